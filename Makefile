@@ -1,0 +1,45 @@
+# Every target sets up .venv by itself; it is made again when pyproject.toml or constraints.txt change,
+# or when another Python is asked for (PYTHON=python3.12 make test).
+
+PYTHON ?= python3
+JOBS ?= 2
+
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(VERSION),)
+$(error $(PYTHON) does not run; name a Python from 3.11 to 3.13, as in PYTHON=python3.12 make test)
+endif
+READY := .venv/.ready-$(VERSION)
+BIN := .venv/bin
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+
+demo: $(READY) ## recover a function from its blurred values; writes demo/figure.png and demo/results.json
+	$(BIN)/dualembed reproduce illustration --out demo
+
+test: lint ## check style and types, then run all tests
+	$(BIN)/pytest -n $(JOBS)
+
+lint: $(READY) ## check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## put the code into the house format and repair what can be repaired
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment, caches and everything the commands wrote
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist demo results
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up .venv with $(PYTHON) (once; takes a minute)"
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[test]'
+	@touch $@

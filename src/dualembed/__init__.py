@@ -1,0 +1,85 @@
+"""Learning from conditional distributions with dual embeddings (Dai, He, Pan, Boots and Song).
+
+Many problems ask for a function f whose *conditional mean* is right, when only one sample of each
+conditional distribution is ever seen:
+
+    min_f  E[ loss_y( E[moment(f) | κ] ) ],      moment(f) = Σ_k weight_k f(point_k) + offset
+
+Learning under invariance or noisy inputs, policy evaluation, instrumental variables, linearly-solvable
+control and hitting times are all of this form. Squaring a one-sample mean is biased, so the problem is
+solved as a saddle point over two functions, in which every expectation is a plain one:
+
+    min_f max_u  E[ u(κ) moment(f) - loss*_y(u(κ)) ]
+
+A problem is its moment, a function space is anything that moves by slopes at points, and any two spaces
+serve as primal f and dual u. For example, y = E[f(z) | x] + noise with one draw of z for each x:
+
+    import jax
+    import dualembed as de
+
+    problem = de.problems.Invariance(de.sources.Dataset(x=x, y=y, z=z), loss=de.losses.Square())
+    primal = de.spaces.RKHS(de.kernels.Gaussian(bandwidth=0.3))
+    dual = de.spaces.RKHS(de.kernels.Gaussian(bandwidth=0.3))
+    solver = de.solvers.EmbeddingSGD(steps=2000, batch=50)
+
+    result = de.solve(jax.random.key(0), de.Saddle(problem, primal, dual), solver)
+    f = result.primal(points)
+
+Names are imported when first used: `import dualembed` alone costs no JAX. The derivation, with numbered
+equations, is docs/maths.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualembed import kernels, links, losses, problems, schedules, solvers, sources, spaces
+    from dualembed.checks import InputError
+    from dualembed.problems import Terms
+    from dualembed.saddle import Saddle
+    from dualembed.solvers import Result, solve
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "solve",
+    "Saddle",
+    "Terms",
+    "Result",
+    "InputError",
+    "kernels",
+    "links",
+    "losses",
+    "problems",
+    "schedules",
+    "solvers",
+    "sources",
+    "spaces",
+    "__version__",
+]
+
+_HOMES = {
+    "solve": "dualembed.solvers",
+    "Result": "dualembed.solvers",
+    "Saddle": "dualembed.saddle",
+    "Terms": "dualembed.problems",
+    "InputError": "dualembed.checks",
+}
+_MODULES = frozenset({"kernels", "links", "losses", "problems", "schedules", "solvers", "sources", "spaces"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"dualembed.{name}")
+    else:
+        raise AttributeError(f"module 'dualembed' has no attribute {name!r}")
+    globals()[name] = value  # the next look-up is an ordinary one
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,128 @@
+"""Checks at the entrance: one sentence with the offending value, the rule and the way out.
+
+Every check lets JAX tracers through, because a value under `jit` or `vmap` has no value to look at yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class InputError(ValueError):
+    """Something given by the caller breaks a rule; the message says which, and what to do instead."""
+
+
+def traced(*values: Any) -> bool:
+    """Whether any leaf of the values is a JAX tracer."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def real(value: Any) -> Any:
+    """The value as a hyper-parameter leaf: a Python float, or a float array for several.
+
+    Python floats are traced weakly, so that a new number never recompiles and never changes a dtype.
+    """
+    if value is None or isinstance(value, jax.Array):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.ndarray, np.generic, list, tuple)):
+        return value  # left for `positive` and its kin to name; pytree machinery passes placeholders here
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        return value
+    if array.ndim == 0:
+        return float(array)
+    with np.errstate(over="ignore"):  # beyond float32 it becomes inf, which `positive` and its kin refuse
+        return jnp.asarray(array, dtype=float)
+
+
+def number(name: str, value: Any, hint: str = "") -> None:
+    """Raise unless value is one or several finite real numbers."""
+    if traced(value):
+        return
+    try:
+        array = np.asarray(value)
+    except Exception:  # an array-like that refuses conversion is bad input like any other
+        array = np.asarray("not a number")
+    if array.dtype.kind not in "iuf" or array.size == 0:
+        raise InputError(f"{name} must be a number, not {value!r}{_tail(hint)}")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{name} must be finite, not {value!r}{_tail(hint)}")
+
+
+def positive(name: str, value: Any, hint: str = "") -> None:
+    """Raise unless every entry of value is a finite number above zero."""
+    if traced(value):
+        return
+    number(name, value, hint)
+    if not np.all(np.asarray(value) > 0):
+        raise InputError(f"{name} must be positive, not {value!r}{_tail(hint)}")
+
+
+def not_negative(name: str, value: Any, hint: str = "") -> None:
+    """Raise unless every entry of value is a finite number, zero or above."""
+    if traced(value):
+        return
+    number(name, value, hint)
+    if not np.all(np.asarray(value) >= 0):
+        raise InputError(f"{name} must not be negative, not {value!r}{_tail(hint)}")
+
+
+def count(name: str, value: Any, at_least: int = 1) -> None:
+    """Raise unless value is a whole number of at least `at_least`."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < at_least:
+        raise InputError(f"{name} must be a whole number of at least {at_least}, not {value!r}")
+
+
+def array(name: str, value: Any, *, ndim: int | tuple[int, ...] | None = None) -> jax.Array:
+    """The value as a floating JAX array, refused when empty, not numeric, not finite or of the wrong rank."""
+    if traced(value):
+        return jnp.asarray(value)
+    try:
+        given = np.asarray(value)
+    except Exception as error:
+        raise InputError(f"{name} could not be read as an array ({error}); give equal rows of numbers") from None
+    if given.dtype.kind not in "iufb":
+        raise InputError(f"{name} must hold numbers, not {given.dtype}; encode text or objects as numbers first")
+    ranks = (ndim,) if isinstance(ndim, int) else ndim
+    if ranks is not None and given.ndim not in ranks:
+        wanted = " or ".join(str(rank) for rank in ranks)
+        raise InputError(f"{name} must have {wanted} dimension(s), but its shape is {given.shape}")
+    if given.size == 0:
+        raise InputError(f"{name} is empty (shape {given.shape}); give at least one row")
+    if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
+        bad = int(np.argwhere(~np.isfinite(given))[0][0]) if given.ndim else 0
+        raise InputError(
+            f"{name} has {int((~np.isfinite(given)).sum())} NaN or infinite value(s), the first in row {bad}; "
+            "drop or fill those rows"
+        )
+    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is named below
+        result = jnp.asarray(given, dtype=float)
+    if not bool(jnp.all(jnp.isfinite(result))):
+        raise InputError(f"{name} has values beyond the range of {result.dtype}; rescale it")
+    return result
+
+
+def points(name: str, value: Any, dimension: int) -> jax.Array:
+    """The value as points of shape (n, dimension); (n,) numbers will do where the dimension is 1."""
+    given = array(name, value, ndim=(1, 2))
+    if given.ndim == 1 and dimension == 1:
+        given = given[:, None]
+    if given.ndim != 2 or given.shape[1] != dimension:
+        raise InputError(f"{name} must have shape (n, {dimension}), but has {given.shape}")
+    return given
+
+
+def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str = "") -> None:
+    """Raise unless value is an instance of kind."""
+    if not isinstance(value, kind):
+        wanted = kind.__name__ if isinstance(kind, type) else " or ".join(each.__name__ for each in kind)
+        raise InputError(f"{name} must be a {wanted}, not {value!r}{_tail(hint)}")
+
+
+def _tail(hint: str) -> str:
+    return f"; {hint}" if hint else ""

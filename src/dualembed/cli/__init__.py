@@ -1,0 +1,39 @@
+"""The command line: `dualembed`, or `python -m dualembed.cli`.
+
+Exit codes: 0 on success, 2 on bad input (one sentence on standard error), 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+SUCCESS, BAD_INPUT, INTERRUPTED = 0, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line on the arguments (default: the process's own) and return its exit code."""
+    try:
+        from dualembed.cli.app import command
+
+        outcome = command().main(arguments, prog_name="dualembed", standalone_mode=False)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        sentence = _fault_of_the_user(error)
+        if sentence is None:
+            raise
+        print(f"dualembed: {sentence}", file=sys.stderr)
+        return BAD_INPUT
+    return outcome if isinstance(outcome, int) else SUCCESS
+
+
+def _fault_of_the_user(error: Exception) -> str | None:
+    """What to tell the user about bad input; None for any other error, which is ours."""
+    if hasattr(error, "format_message"):  # the command line's own complaints about options and arguments
+        return str(error.format_message())
+    # Asked without importing checks, which would bring JAX: if it was not imported, it raised nothing.
+    checks = sys.modules.get("dualembed.checks")
+    if checks is not None and isinstance(error, checks.InputError):
+        return str(error)
+    return None

@@ -1,0 +1,9 @@
+"""`python -m dualembed.cli` is the command `dualembed`."""
+
+from __future__ import annotations
+
+import sys
+
+from dualembed.cli import main
+
+sys.exit(main())

@@ -1,0 +1,48 @@
+"""The command `dualembed` and its options; each subcommand is in a module of its own.
+
+Nothing here imports JAX, NumPy or matplotlib: `--help` must answer at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from dualembed import __version__
+from dualembed.cli.reproduce import reproduce
+
+# Plain help texts: rich ones would double the time that --help takes.
+app = typer.Typer(
+    name="dualembed",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dualembed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def dualembed(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Learn from conditional distributions with dual embeddings."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command(short_help="Run one of the paper's experiments.")(reproduce)
+
+
+def command() -> Any:
+    """The whole command line as one callable command."""
+    return typer.main.get_command(app)

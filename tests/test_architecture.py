@@ -1,0 +1,103 @@
+"""The code's order: imports point down, every module says what it is, and no module is a drawer."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "dualembed"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# From the top down. A module imports from rows below its own; a new module must be given its row here.
+ROWS = [
+    {"cli"},
+    {"experiments"},
+    {"estimators", "baselines", "control"},
+    {"selection"},
+    {"solvers"},
+    {"saddle"},
+    {"problems", "spaces"},
+    {"losses", "links", "kernels", "sources", "schedules", "trigonometry"},
+    {"checks", "progress", "files", "compilation"},
+]
+# Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
+SOCIABLE = ROWS[-2:]
+# Names of the package itself; the public ones are for users, and only the command line needs the version.
+OWN_NAMES = {"", "__version__"}
+
+
+def part(path: Path) -> str:
+    """The module or subpackage of dualembed to which a file belongs; "" for dualembed itself."""
+    first = path.relative_to(SOURCE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def row(name: str) -> int:
+    """The row of a part, counted from the top."""
+    found = [number for number, names in enumerate(ROWS) if name in names]
+    assert found, f"{name} has no place in the order of imports; give it one in {Path(__file__).name}"
+    return found[0]
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """The parts of dualembed that a file imports, anywhere in it, with line numbers."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are written out in full"
+            module = node.module or ""
+            # `from dualembed import x` names a part, or one of OWN_NAMES.
+            whole = module == "dualembed"
+            modules = [f"{module}.{alias.name}" for alias in node.names] if whole else [module]
+        else:
+            continue
+        for module in modules:
+            package, _, rest = module.partition(".")
+            if package == "dualembed":
+                yield rest.partition(".")[0], node.lineno
+
+
+def allowed(importer: str, imported: str) -> bool:
+    """Whether the order lets one part import the other."""
+    if importer == imported:
+        return True
+    if imported in OWN_NAMES:
+        return importer == "cli"
+    above, below = row(importer), row(imported)
+    return above < below or (above == below and ROWS[above] in SOCIABLE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_down(path: Path) -> None:
+    importer = part(path)
+    # The package itself stands above all rows: its names lead down to every part.
+    for imported, line in imports(path) if importer else ():
+        assert allowed(importer, imported), f"{path}:{line}: {imported} is not below {importer}"
+
+
+def test_problems_and_spaces_do_not_see_each_other() -> None:
+    assert not allowed("problems", "spaces")
+    assert not allowed("spaces", "problems")
+
+
+def test_package_itself_imports_nothing_until_asked() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    eager = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert [module for module in eager if module and module.startswith("dualembed")] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_what_it_is(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert docstring, f"{path} has no docstring"
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = {"utils", "util", "helpers", "helper", "misc", "common"}
+    folders = [SOURCE, SOURCE.parent.parent / "tests"]
+    named = [path for folder in folders for path in folder.rglob("*") if path.stem.lower() in drawers]
+    assert named == []

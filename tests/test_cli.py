@@ -1,0 +1,224 @@
+"""The command line answers at once, speaks in sentences, and keeps its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from dualembed import __version__
+from dualembed.checks import InputError
+from dualembed.cli import main
+from dualembed.experiments import NAMES
+from dualembed.experiments.base import Method, Report
+
+# Importing any of these takes longer than the whole of --help may.
+HEAVY = ("jax", "numpy", "scipy", "matplotlib", "equinox", "optax")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+class Experiment(ModuleType):
+    """An experiment that remembers how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__("dualembed.experiments.noisy")
+        self.calls: list[dict[str, Any]] = []
+        self.error: BaseException | None = None
+
+    def run(self, *, trials: int, seed: int, quick: bool, progress: Any) -> Report:
+        self.calls.append({"trials": trials, "seed": seed, "quick": quick})
+        with progress(trials, "a trial") as tracker:
+            tracker.advance(to=trials)
+        if self.error is not None:
+            raise self.error
+        method = Method({}, samples=[10], mean=[0.5], std=[0.1], final=[0.5] * trials, seconds=[1.0] * trials)
+        return Report("noisy", trials, seed, "MSE", methods={"embedding-sgd": method}, draw=Figure)
+
+
+@pytest.fixture
+def experiment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Experiment]:
+    module = Experiment()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def test_help_answers_at_once_without_heavy_imports() -> None:
+    program = (
+        "import sys, time; start = time.perf_counter()\n"
+        "from dualembed.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
+        "sys.exit(f'imported {heavy}' if heavy else code)\n"
+    )
+    for arguments in (["--help"], ["reproduce", "--help"], ["--version"], []):
+        started = time.perf_counter()
+        outcome = python("-c", program, *arguments)
+        best = time.perf_counter() - started
+        assert outcome.returncode == 0, outcome.stderr
+        # The best of several: the first may be unlucky with the disk or with the other processes.
+        for _ in range(4):
+            if best < 0.5:
+                break
+            started = time.perf_counter()
+            python("-c", program, *arguments)
+            best = min(best, time.perf_counter() - started)
+        assert best < 0.5
+
+
+def test_package_imports_no_jax_until_a_name_is_used() -> None:
+    program = (
+        "import sys, dualembed\n"
+        "assert 'jax' not in sys.modules and 'numpy' not in sys.modules\n"
+        "assert 'solve' in dir(dualembed)\n"
+        "dualembed.losses\n"
+        "assert 'jax' in sys.modules\n"
+        "dualembed.nonsense\n"
+    )
+    outcome = python("-c", program)
+    assert "AttributeError: module 'dualembed' has no attribute 'nonsense'" in outcome.stderr
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import dualembed
+
+    for name in dualembed.__all__:
+        assert getattr(dualembed, name) is not None
+
+
+def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib.metadata import version
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dualembed {__version__}\n"
+    assert version("dualembed") == __version__
+
+
+def test_help_of_reproduce_names_the_experiments_and_gives_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["reproduce", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Examples:" in shown
+    for name, description in NAMES.items():
+        assert name in shown
+        assert description in shown
+
+
+def test_module_runs_as_a_program() -> None:
+    outcome = python("-m", "dualembed.cli", "reproduce", "nosy")
+    assert outcome.returncode == 2
+    assert outcome.stderr == "dualembed: there is no experiment named 'nosy'; did you mean 'noisy'?\n"
+    assert outcome.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reproduce", "ilustration"], "did you mean 'illustration'?"),
+        (["reproduce", "Noisy"], "did you mean 'noisy'?"),
+        (["reproduce", "zzz"], "choose one of: illustration, noisy"),
+        (["reproduce"], "NAME"),
+        (["reproduce", "noisy", "--trials", "0"], "--trials"),
+        (["reproduce", "noisy", "--trials", "many"], "--trials"),
+        (["reproduce", "noisy", "--seed", "-1"], "--seed"),
+        (["reproduce", "noisy", "--nonsense"], "--nonsense"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert shown.err.startswith("dualembed: ")
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_reproduce_runs_writes_and_prints(
+    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new" / "folder"
+    assert main(["reproduce", "noisy", "--trials", "3", "--seed", "7", "--out", str(folder)]) == 0
+    assert experiment.calls == [{"trials": 3, "seed": 7, "quick": False}]
+    assert json.loads((folder / "results.json").read_text())["trials"] == 3
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    shown = capsys.readouterr()
+    assert "embedding-sgd" in shown.out
+    assert "results.json" in shown.out
+    assert "figure.png" in shown.out
+    assert shown.err == ""
+
+
+def test_reproduce_has_defaults_that_quick_reduces(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "noisy"]) == 0
+    assert main(["reproduce", "noisy", "--quick"]) == 0
+    assert experiment.calls == [
+        {"trials": 10, "seed": 0, "quick": False},
+        {"trials": 2, "seed": 0, "quick": True},
+    ]
+    assert sorted(os.listdir(tmp_path / "results" / "noisy")) == ["figure.png", "results.json"]
+
+
+def test_folder_that_cannot_be_written_is_refused_before_the_work(
+    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert main(["reproduce", "noisy", "--out", str(tmp_path / "file" / "folder")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert experiment.calls == []
+
+
+def test_input_error_inside_is_code_2_and_any_other_error_is_raised(
+    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "noisy", "--out", str(tmp_path)]
+    experiment.error = InputError("bandwidth must be positive, not -1")
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == "dualembed: bandwidth must be positive, not -1\n"
+    experiment.error = ValueError("a mistake of ours")
+    with pytest.raises(ValueError, match="a mistake of ours"):
+        main(arguments)
+
+
+def test_interruption_is_code_130(experiment: Experiment, tmp_path: Path) -> None:
+    experiment.error = KeyboardInterrupt()
+    assert main(["reproduce", "noisy", "--out", str(tmp_path)]) == 130
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+def test_ctrl_c_ends_the_process_with_code_130_and_no_traceback(tmp_path: Path) -> None:
+    program = (
+        "import sys, time, types\n"
+        "from dualembed.cli import main\n"
+        "noisy = types.ModuleType('noisy')\n"
+        "def run(**settings):\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+        "noisy.run = run\n"
+        "sys.modules['dualembed.experiments.noisy'] = noisy\n"
+        "sys.exit(main(['reproduce', 'noisy', '--out', sys.argv[1]]))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == ""
