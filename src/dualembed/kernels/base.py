@@ -1,0 +1,232 @@
+"""What a kernel is, and the algebra of kernels: sums, products, multiples, and kernels of some columns."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, ClassVar, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+from dualembed.kernels.arrays import Parameter, aligned, check_single, parameter
+
+
+class Kernel(eqx.Module):
+    """A positive definite function k(x, z) of two rows; hyper-parameters are pytree leaves."""
+
+    __array_ufunc__: ClassVar[None] = None  # so that a NumPy number times a kernel comes to `__rmul__`
+
+    @abc.abstractmethod
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        """The values k(x_i, z_j), shape (n, m), for x of shape (n, d) and z of shape (m, d)."""
+
+    @abc.abstractmethod
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        """The values k(x_i, x_i), shape (n,)."""
+
+    def __call__(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        """The values k(x_i, z_j): the same as `gram`."""
+        return self.gram(x, z)
+
+    def check(self, dim: int) -> None:
+        """Raise when the kernel does not fit points of `dim` coordinates."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Kernel):
+                value.check(dim)
+            elif isinstance(value, jax.Array) and value.ndim == 1 and value.shape[0] != dim:
+                raise checks.InputError(
+                    f"{type(self).__name__} has {value.shape[0]} values of {field.name} for points of {dim} "
+                    "coordinate(s); give one number, or one for each coordinate"
+                )
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        """Draws ω, shape (count, d), with k(x, z) = mass * E cos(ω·(x - z)), mass being `spectral_mass`."""
+        raise self._no_spectrum()
+
+    def spectral_mass(self) -> Parameter:
+        """The value k(x, x), the same for all x, of a kernel that depends on x - z only."""
+        raise self._no_spectrum()
+
+    @property
+    def rotation_invariant(self) -> bool:
+        """Whether, with bandwidth 1, k(x, z) depends on |x - z| only; `radii` and `stretch` are for those."""
+        return False
+
+    def radii(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        """Lengths |ω|, shape (count,), of frequencies of the kernel with bandwidth 1.
+
+        With unit vectors e_j spread evenly over the sphere, stretch(radius_j * e_j) are frequencies.
+        """
+        raise self._no_spectrum()
+
+    def stretch(self, frequencies: jax.Array) -> jax.Array:
+        """Frequencies of this kernel from those of the kernel with bandwidth 1: ω / bandwidth."""
+        raise self._no_spectrum()
+
+    def _no_spectrum(self) -> checks.InputError:
+        return checks.InputError(
+            f"{type(self).__name__} has no known spectral measure to draw such random features from; "
+            "use the Nystrom or the RKHS space with it"
+        )
+
+    def __add__(self, other: Any) -> Kernel:
+        """The sum of two kernels."""
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> Kernel:
+        """The product of two kernels, or of a kernel and a positive number."""
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        is_number = isinstance(other, (int, float, np.ndarray, np.generic, jax.Array))
+        return Scaled(self, other) if is_number else NotImplemented
+
+    __rmul__ = __mul__
+
+
+@final
+class Sum(Kernel):
+    """left(x, z) + right(x, z); its spectral measure is the mixture of both by mass."""
+
+    left: Kernel
+    right: Kernel
+
+    def __check_init__(self) -> None:
+        _check_parts(self.left, self.right)
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        return self.left.gram(x, z) + self.right.gram(x, z)
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        return self.left.diagonal(x) + self.right.diagonal(x)
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        choice, left, right = jax.random.split(key, 3)
+        share = self.left.spectral_mass() / self.spectral_mass()
+        is_left = jax.random.uniform(choice, (count, 1)) < share
+        drawn = self.left.frequencies(left, count, dim), self.right.frequencies(right, count, dim)
+        return jnp.where(is_left, *drawn)
+
+    def spectral_mass(self) -> Parameter:
+        return self.left.spectral_mass() + self.right.spectral_mass()
+
+
+@final
+class Product(Kernel):
+    """left(x, z) * right(x, z); its frequencies are the sums of independent ones of both."""
+
+    left: Kernel
+    right: Kernel
+
+    def __check_init__(self) -> None:
+        _check_parts(self.left, self.right)
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        return self.left.gram(x, z) * self.right.gram(x, z)
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        return self.left.diagonal(x) * self.right.diagonal(x)
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        left, right = jax.random.split(key)
+        return self.left.frequencies(left, count, dim) + self.right.frequencies(right, count, dim)
+
+    def spectral_mass(self) -> Parameter:
+        return self.left.spectral_mass() * self.right.spectral_mass()
+
+
+@final
+class Scaled(Kernel):
+    """amplitude * kernel(x, z), also written that way; its functions vary with the root of the amplitude."""
+
+    kernel: Kernel
+    amplitude: Parameter = eqx.field(converter=checks.real)
+
+    def __check_init__(self) -> None:
+        _check_parts(self.kernel)
+        checks.positive("a kernel's amplitude", self.amplitude)
+        check_single("a kernel's amplitude", self.amplitude)
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        values = self.kernel.gram(x, z)
+        return values * parameter(self.amplitude, values)
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        values = self.kernel.diagonal(x)
+        return values * parameter(self.amplitude, values)
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        return self.kernel.frequencies(key, count, dim)
+
+    def spectral_mass(self) -> Parameter:
+        return self.amplitude * self.kernel.spectral_mass()
+
+    @property
+    def rotation_invariant(self) -> bool:
+        return self.kernel.rotation_invariant
+
+    def radii(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        return self.kernel.radii(key, count, dim)
+
+    def stretch(self, frequencies: jax.Array) -> jax.Array:
+        return self.kernel.stretch(frequencies)
+
+
+def _column_numbers(columns: Any) -> Any:
+    if isinstance(columns, (int, np.integer)):
+        return (int(columns),)
+    return tuple(columns) if isinstance(columns, (list, tuple, range, np.ndarray)) else columns
+
+
+@final
+class Columns(Kernel):
+    """kernel(x[columns], z[columns]): the kernel of those columns alone; its other frequencies are zero."""
+
+    kernel: Kernel
+    columns: tuple[int, ...] = eqx.field(static=True, converter=_column_numbers)
+
+    def __check_init__(self) -> None:
+        _check_parts(self.kernel)
+        if not isinstance(self.columns, tuple) or not self.columns:
+            raise checks.InputError(f"Columns wants column numbers, such as (0, 2), not {self.columns!r}")
+        for column in self.columns:
+            checks.count("a column number", column, at_least=0)
+        if len(set(self.columns)) < len(self.columns):
+            raise checks.InputError(f"Columns wants each column once, not {self.columns!r}")
+
+    def check(self, dim: int) -> None:
+        if max(self.columns) >= dim:
+            raise checks.InputError(
+                f"Columns takes column {max(self.columns)} of points that have {dim} coordinate(s); "
+                "columns are counted from 0"
+            )
+        self.kernel.check(len(self.columns))
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        return self.kernel.gram(self._chosen(xp, x), self._chosen(xp, z))
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        xp, x = aligned(self, x)
+        return self.kernel.diagonal(self._chosen(xp, x))
+
+    def _chosen(self, xp: Any, x: Any) -> Any:
+        # Slices, unlike an index array, fuse into whatever reads them.
+        return xp.stack([x[:, column] for column in self.columns], axis=1)
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        self.check(dim)
+        chosen = self.kernel.frequencies(key, count, len(self.columns))
+        return jnp.zeros((count, dim), chosen.dtype).at[:, np.asarray(self.columns)].set(chosen)
+
+    def spectral_mass(self) -> Parameter:
+        return self.kernel.spectral_mass()
+
+
+def _check_parts(*parts: Any) -> None:
+    for part in parts:
+        checks.instance("each part of a combined kernel", part, Kernel, "such as Gaussian(0.5)")

@@ -1,0 +1,119 @@
+"""Kernels of the products x·z, x·x and z·z: polynomials and infinitely wide layers of neurons."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import equinox as eqx
+import jax
+
+from dualembed import checks
+from dualembed.kernels.arrays import (
+    Parameter,
+    aligned,
+    angle,
+    check_positive,
+    check_single,
+    inner_products,
+    parameter,
+)
+from dualembed.kernels.base import Kernel
+
+
+@final
+class Polynomial(Kernel):
+    """(Σ_j scale_j x_j z_j + offset)^degree."""
+
+    degree: int = eqx.field(static=True)
+    offset: Parameter = eqx.field(converter=checks.real, default=1.0)
+    scale: Parameter = eqx.field(converter=checks.real, default=1.0)
+
+    def __check_init__(self) -> None:
+        checks.count("Polynomial's degree", self.degree)
+        checks.not_negative("Polynomial's offset", self.offset)
+        check_single("Polynomial's offset", self.offset)
+        check_positive(self, "scale")
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        scaled = x * parameter(self.scale, x)
+        return (inner_products(xp, scaled, z) + parameter(self.offset, x)) ** self.degree
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        _, x = aligned(self, x)
+        return ((parameter(self.scale, x) * x**2).sum(axis=1) + parameter(self.offset, x)) ** self.degree
+
+
+@final
+class ArcCosine(Kernel):
+    """|x̃|^n |z̃|^n J_n(θ) / π, θ the angle between x̃ = (bias, x / bandwidth) and z̃, n the degree.
+
+    J_0 = π - θ, J_1 = sin θ + (π - θ) cos θ, J_2 = 3 sin θ cos θ + (π - θ)(1 + 2 cos^2 θ): an infinitely
+    wide layer of steps, of rectifiers, of squared rectifiers (Cho and Saul, 2009). The bias makes it
+    universal on R^d; without one its functions are homogeneous, f(t x) = t^n f(x) for t > 0.
+    """
+
+    degree: int = eqx.field(static=True, default=1)
+    bandwidth: Parameter = eqx.field(converter=checks.real, default=1.0)
+    bias: Parameter = eqx.field(converter=checks.real, default=1.0)
+
+    def __check_init__(self) -> None:
+        if isinstance(self.degree, bool) or self.degree not in (0, 1, 2):
+            raise checks.InputError(f"ArcCosine's degree must be 0, 1 or 2, not {self.degree!r}")
+        check_positive(self, "bandwidth", "bias")
+        check_single("ArcCosine's bias", self.bias)
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        lengths = xp.sqrt(_squared_lengths(self, x)[:, None] * _squared_lengths(self, z))
+        cosine = _biased_products(self, xp, x, z=z) / lengths
+        theta = angle(xp, cosine)
+        if self.degree == 0:
+            return 1 - theta / math.pi
+        # With cos θ left as it came, the slopes of θ cancel where they would be infinite, at x = z.
+        if self.degree == 1:
+            return lengths * (xp.sin(theta) + (math.pi - theta) * cosine) / math.pi
+        bent = 3 * xp.sin(theta) * cosine + (math.pi - theta) * (1 + 2 * cosine**2)
+        return lengths**2 * bent / math.pi
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        _, x = aligned(self, x)
+        return (1, 1, 3)[self.degree] * _squared_lengths(self, x) ** self.degree
+
+
+@final
+class ArcSine(Kernel):
+    """(2/π) asin(2 x̃·z̃ / sqrt((1 + 2 x̃·x̃)(1 + 2 z̃·z̃))), x̃ = (bias, x / bandwidth).
+
+    An infinitely wide layer of sigmoids, namely error functions with Gaussian weights (Williams, 1998).
+    """
+
+    bandwidth: Parameter = eqx.field(converter=checks.real, default=1.0)
+    bias: Parameter = eqx.field(converter=checks.real, default=1.0)
+
+    def __check_init__(self) -> None:
+        check_positive(self, "bandwidth", "bias")
+        check_single("ArcSine's bias", self.bias)
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        lengths = (1 + 2 * _squared_lengths(self, x))[:, None] * (1 + 2 * _squared_lengths(self, z))
+        sine = 2 * _biased_products(self, xp, x, z=z) / xp.sqrt(lengths)
+        return 1 - 2 / math.pi * angle(xp, sine)
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        xp, x = aligned(self, x)
+        squared = 2 * _squared_lengths(self, x)
+        return 1 - 2 / math.pi * angle(xp, squared / (1 + squared))
+
+
+def _biased_products(kernel: ArcCosine | ArcSine, xp: Any, x: Any, *, z: Any) -> Any:
+    """The products x̃_i·z̃_j, shape (n, m), of x̃ = (bias, x / bandwidth)."""
+    bandwidth = parameter(kernel.bandwidth, x)
+    return inner_products(xp, x / bandwidth, z / bandwidth) + parameter(kernel.bias, x) ** 2
+
+
+def _squared_lengths(kernel: ArcCosine | ArcSine, x: Any) -> Any:
+    """The products x̃_i·x̃_i, shape (n,)."""
+    return ((x / parameter(kernel.bandwidth, x)) ** 2).sum(axis=1) + parameter(kernel.bias, x) ** 2

@@ -1,0 +1,184 @@
+"""Kernels of the difference x - z: radial ones, the Laplacian, the periodic and the categorical one."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dualembed import checks
+from dualembed.kernels.arrays import (
+    Parameter,
+    aligned,
+    centred,
+    check_positive,
+    parameter,
+    root,
+    squared_distances,
+)
+from dualembed.kernels.base import Kernel
+
+
+class Stationary(Kernel):
+    """A kernel of x - z with k(x, x) = 1."""
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        """Ones, shape (n,)."""
+        xp, x = aligned(self, x)
+        return xp.ones(x.shape[0], dtype=x.dtype)
+
+    def spectral_mass(self) -> Parameter:
+        """One, which is k(x, x)."""
+        return 1.0
+
+
+class Radial(Stationary):
+    """A stationary kernel of r = |(x - z) / bandwidth| that is a scale mixture of Gaussians."""
+
+    bandwidth: Parameter = eqx.field(converter=checks.real)
+
+    def __check_init__(self) -> None:
+        check_positive(self, "bandwidth")
+
+    @abc.abstractmethod
+    def profile(self, xp: Any, squared: Any) -> Any:
+        """The kernel as a function of r^2."""
+
+    @abc.abstractmethod
+    def mixing(self, key: jax.Array, count: int) -> jax.Array:
+        """Draws s, shape (count,), such that s * N(0, I) are the frequencies with bandwidth 1."""
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        x, z = centred(x, z)
+        bandwidth = parameter(self.bandwidth, x)
+        return self.profile(xp, squared_distances(xp, x / bandwidth, z / bandwidth))
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        direction, length = jax.random.split(key)
+        return self.stretch(jax.random.normal(direction, (count, dim)) * self.mixing(length, count)[:, None])
+
+    @property
+    def rotation_invariant(self) -> bool:
+        return True
+
+    def radii(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        direction, length = jax.random.split(key)
+        chi = jnp.linalg.norm(jax.random.normal(direction, (count, dim)), axis=1)
+        return chi * self.mixing(length, count)
+
+    def stretch(self, frequencies: jax.Array) -> jax.Array:
+        return frequencies / self.bandwidth
+
+
+@final
+class Gaussian(Radial):
+    """exp(-r^2 / 2), r = |(x - z) / bandwidth|; Gaussian frequencies."""
+
+    def profile(self, xp: Any, squared: Any) -> Any:
+        return xp.exp(-0.5 * squared)
+
+    def mixing(self, key: jax.Array, count: int) -> jax.Array:
+        return jnp.ones(count)
+
+
+@final
+class Matern32(Radial):
+    """(1 + s) exp(-s), s = sqrt(3) r, r = |(x - z) / bandwidth|; frequencies t with 3 degrees of freedom."""
+
+    def profile(self, xp: Any, squared: Any) -> Any:
+        distance = math.sqrt(3) * root(xp, squared)
+        return (1 + distance) * xp.exp(-distance)
+
+    def mixing(self, key: jax.Array, count: int) -> jax.Array:
+        return _student_mixing(key, count, 3)
+
+
+@final
+class Matern52(Radial):
+    """(1 + s + s^2 / 3) exp(-s), s = sqrt(5) r, r = |(x - z) / bandwidth|; t with 5 degrees of freedom."""
+
+    def profile(self, xp: Any, squared: Any) -> Any:
+        distance = math.sqrt(5) * root(xp, squared)
+        return (1 + distance + 5 / 3 * squared) * xp.exp(-distance)
+
+    def mixing(self, key: jax.Array, count: int) -> jax.Array:
+        return _student_mixing(key, count, 5)
+
+
+def _student_mixing(key: jax.Array, count: int, freedom: int) -> jax.Array:
+    """Draws of sqrt(freedom / chi-squared), which make multivariate t vectors of Gaussian ones."""
+    return math.sqrt(freedom) / jnp.linalg.norm(jax.random.normal(key, (count, freedom)), axis=1)
+
+
+@final
+class Laplacian(Stationary):
+    """exp(-Σ_j |x_j - z_j| / bandwidth_j); Cauchy frequencies in each coordinate."""
+
+    bandwidth: Parameter = eqx.field(converter=checks.real)
+
+    def __check_init__(self) -> None:
+        check_positive(self, "bandwidth")
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        x, z = centred(x, z)
+        bandwidth = parameter(self.bandwidth, x)
+        x, z = x / bandwidth, z / bandwidth
+        # One coordinate after another: an (n, m, d) array would not fit where the gram matrix does.
+        return xp.exp(-sum(xp.abs(x[:, j, None] - z[:, j]) for j in range(x.shape[1])))
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        return jax.random.cauchy(key, (count, dim)) / self.bandwidth
+
+
+@final
+class Periodic(Stationary):
+    """exp(-2 Σ_j sin^2(π (x_j - z_j) / period_j) / bandwidth_j^2): a Gaussian kernel on circles.
+
+    Its frequencies are multiples of 2π / period: the difference of two Poisson numbers of mean
+    1 / (2 bandwidth^2) has the characteristic function exp((cos t - 1) / bandwidth^2).
+    """
+
+    period: Parameter = eqx.field(converter=checks.real)
+    bandwidth: Parameter = eqx.field(converter=checks.real, default=1.0)
+
+    def __check_init__(self) -> None:
+        check_positive(self, "period", "bandwidth")
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        x, z = (self._on_circles(xp, rows) for rows in centred(x, z))
+        return xp.exp(-0.5 * squared_distances(xp, x, z))
+
+    def _on_circles(self, xp: Any, x: Any) -> Any:
+        """Points (cos, sin)(2π x / period) / bandwidth, 2 |sin(π (x - z) / period)| / bandwidth apart."""
+        turns = x / parameter(self.period, x)
+        angles = 2 * math.pi * (turns - xp.round(turns))
+        bandwidth = parameter(self.bandwidth, x)
+        return xp.concatenate([xp.cos(angles) / bandwidth, xp.sin(angles) / bandwidth], axis=1)
+
+    def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
+        mean = 0.5 / jnp.square(jnp.broadcast_to(jnp.asarray(self.bandwidth), (count, dim)))
+        up, down = (jax.random.poisson(part, mean) for part in jax.random.split(key))
+        return 2 * math.pi * (up - down) / self.period
+
+
+@final
+class Categorical(Kernel):
+    """1 if x and z agree in all coordinates, otherwise 0; float32 tells whole numbers apart up to 2^24."""
+
+    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+        xp, x, z = aligned(self, x, z)
+        equal = xp.ones((x.shape[0], z.shape[0]), dtype=bool)
+        for j in range(x.shape[1]):
+            equal = equal & (x[:, j, None] == z[:, j])
+        return equal.astype(x.dtype)
+
+    def diagonal(self, x: jax.Array) -> jax.Array:
+        xp, x = aligned(self, x)
+        return xp.ones(x.shape[0], dtype=x.dtype)
