@@ -1,0 +1,43 @@
+"""Invariance and robust learning: y is explained by the average of f over variations z ~ p(z | x) of the input."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from dualembed import checks
+from dualembed.losses import Loss, Square
+from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.sources import Sample, Source
+
+
+class Invariance(Problem):
+    """min over f of E[loss_y(E[f(z) | x])], from samples with columns x, y and z.
+
+    x (B,) or (B, dx); y (B,); z one draw for each x, (B,) or (B, dz), or M draws, (B, M, dz).
+    The context is (x, y), y last: it determines what the dual variable may depend on.
+    """
+
+    source: Source
+    loss: Loss = eqx.field(default_factory=Square)
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points z_1..z_M with weights 1/M, context (x, y), target y."""
+        missing = {"x", "y", "z"} - sample.keys()
+        if missing:
+            raise checks.InputError(
+                f"an invariance problem needs the columns x, y and z; {', '.join(sorted(missing))} missing from "
+                f"{sorted(sample)}"
+            )
+        target = sample["y"]
+        if target.ndim != 1:
+            raise checks.InputError(f"y must have shape (rows,), but has {target.shape}")
+        draws = sample["z"] if sample["z"].ndim == 3 else columns_of("z", sample["z"])[:, None, :]
+        return Terms(
+            points=draws,
+            weights=jnp.full(draws.shape[:2], 1.0 / draws.shape[1], dtype=draws.dtype),
+            offset=jnp.zeros_like(target),
+            context=jnp.concatenate([columns_of("x", sample["x"]), target[:, None]], axis=1),
+            target=target,
+            known=(False,) * draws.shape[1],
+        )

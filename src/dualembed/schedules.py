@@ -1,0 +1,75 @@
+"""Step sizes as functions of the step number t = 1, 2, ...; their numbers are leaves, so sweeps can be vmapped."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dualembed import checks
+
+
+class Schedule(eqx.Module):
+    """A rule t -> step size."""
+
+    @abstractmethod
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """The step size at step t, counted from 1."""
+
+
+class Constant(Schedule):
+    """The same step throughout. With rate = c/√T over a horizon of T steps it is the step of the theorem."""
+
+    rate: float | jax.Array = eqx.field(converter=checks.real)
+
+    def __check_init__(self) -> None:
+        checks.positive("rate", self.rate)
+
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """rate."""
+        return jnp.asarray(self.rate, dtype=float)
+
+
+class InverseSqrt(Schedule):
+    """rate / √t."""
+
+    rate: float | jax.Array = eqx.field(converter=checks.real)
+
+    def __check_init__(self) -> None:
+        checks.positive("rate", self.rate)
+
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """rate / √t."""
+        return self.rate / jnp.sqrt(jnp.asarray(t, dtype=float))
+
+
+class OffsetSqrt(Schedule):
+    """rate / (offset + √t), the schedule of the paper's experiments (η and n0 there)."""
+
+    rate: float | jax.Array = eqx.field(converter=checks.real)
+    offset: float | jax.Array = eqx.field(default=1.0, converter=checks.real)
+
+    def __check_init__(self) -> None:
+        checks.positive("rate", self.rate)
+        checks.not_negative("offset", self.offset)
+
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """rate / (offset + √t)."""
+        return self.rate / (self.offset + jnp.sqrt(jnp.asarray(t, dtype=float)))
+
+
+class OffsetLinear(Schedule):
+    """rate / (offset + t), for strongly convex objectives (residual gradient and kernel MDP in the paper)."""
+
+    rate: float | jax.Array = eqx.field(converter=checks.real)
+    offset: float | jax.Array = eqx.field(default=1.0, converter=checks.real)
+
+    def __check_init__(self) -> None:
+        checks.positive("rate", self.rate)
+        checks.not_negative("offset", self.offset)
+
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """rate / (offset + t)."""
+        return self.rate / (self.offset + jnp.asarray(t, dtype=float))

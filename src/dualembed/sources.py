@@ -1,0 +1,268 @@
+"""Where samples come from: a finite data set, a simulator of fresh samples, or a stream of batches.
+
+A sample is a dictionary of arrays that share their first axis. A source lays out a run as a `Plan`: a pytree
+from which the compiled loop takes batch i, together with the slot each sample keeps in a growing expansion.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+
+Sample = dict[str, jax.Array]
+Span = tuple["Plan", int, int]
+
+
+class Plan(eqx.Module):
+    """The batches of a run, or of a stretch of it, as something a compiled loop can index."""
+
+    @abstractmethod
+    def batch(self, step: jax.Array) -> tuple[Sample, jax.Array]:
+        """(samples of batch `step`, their slots), steps counted from 0."""
+
+
+class Source(eqx.Module):
+    """A supply of samples."""
+
+    @abstractmethod
+    def pilot(self, key: jax.Array, size: int) -> Sample:
+        """A few samples to learn shapes from and to place landmarks on."""
+
+    @abstractmethod
+    def capacity(self, *, batch: int, steps: int) -> int:
+        """How many distinct slots a run of that length needs."""
+
+    @abstractmethod
+    def spans(self, key: jax.Array, *, batch: int, marks: Sequence[int]) -> Iterator[Span]:
+        """(plan, start, stop) for each stretch between consecutive marks; ends early when samples run out."""
+
+
+class LaidOut(Source):
+    """A source whose whole run is known in advance, so that it can be jitted and vmapped as one loop."""
+
+    @abstractmethod
+    def plan(self, key: jax.Array, *, batch: int, steps: int) -> Plan:
+        """The whole run."""
+
+    def spans(self, key: jax.Array, *, batch: int, marks: Sequence[int]) -> Iterator[Span]:
+        """The same plan for every stretch."""
+        plan = self.plan(key, batch=batch, steps=marks[-1])
+        for start, stop in itertools.pairwise(marks):
+            yield plan, start, stop
+
+
+class Dataset(LaidOut):
+    """A finite data set, visited in a new random order on every pass.
+
+    >>> Dataset(x=[[0.0], [1.0]], y=[1.0, 2.0]).rows
+    2
+    """
+
+    columns: Sample
+
+    def __init__(self, **columns: Any) -> None:
+        if not columns:
+            raise checks.InputError("a Dataset needs at least one column, such as Dataset(x=..., y=..., z=...)")
+        self.columns = {name: checks.array(name, column) for name, column in columns.items()}
+        lengths = {name: column.shape[0] if column.ndim else 0 for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1 or 0 in lengths.values():
+            raise checks.InputError(f"the columns of a Dataset need equally many rows, but have {lengths}")
+
+    @property
+    def rows(self) -> int:
+        """The number of samples."""
+        return next(iter(self.columns.values())).shape[0]
+
+    def pilot(self, key: jax.Array, size: int) -> Sample:
+        """At most `size` distinct rows, drawn at random."""
+        if size >= self.rows:
+            return self.columns
+        chosen = jax.random.permutation(key, self.rows)[:size]
+        return jax.tree.map(lambda column: column[chosen], self.columns)
+
+    def capacity(self, *, batch: int, steps: int) -> int:
+        """One slot a row, fewer when the run ends within the first pass."""
+        return min(self.rows, batch * steps)
+
+    def plan(self, key: jax.Array, *, batch: int, steps: int) -> DatasetPlan:
+        """Passes over the rows, each in its own order; a batch may straddle two passes."""
+        passes = -(-batch * steps // self.rows)
+        orders = jax.vmap(lambda k: jax.random.permutation(k, self.rows))(jax.random.split(key, passes))
+        order = orders.reshape(-1)[: batch * steps].reshape(steps, batch)
+        # Slots are numbered by the first visit, so that the occupied ones are always a prefix.
+        first_visit = jnp.zeros(self.rows, dtype=order.dtype).at[orders[0]].set(jnp.arange(self.rows))
+        return DatasetPlan(self.columns, order, first_visit)
+
+
+class DatasetPlan(Plan):
+    """Row numbers of every batch, and the slot of every row."""
+
+    columns: Sample
+    order: jax.Array
+    slots: jax.Array
+
+    def batch(self, step: jax.Array) -> tuple[Sample, jax.Array]:
+        """The rows of this batch, gathered."""
+        rows = self.order[step]
+        return jax.tree.map(lambda column: column[rows], self.columns), self.slots[rows]
+
+
+class Simulator(LaidOut):
+    """Endless fresh samples: `draw(key)` gives one sample, a dictionary of arrays.
+
+    >>> def draw(key):
+    ...     x, noise = jax.random.normal(key, (2,))
+    ...     return {"x": x, "z": x + 0.1 * noise}
+    >>> Simulator(draw).pilot(jax.random.key(0), 5)["z"].shape
+    (5,)
+    """
+
+    draw: Callable[[jax.Array], Sample]
+
+    def __init__(self, draw: Callable[[jax.Array], Sample]) -> None:
+        if not callable(draw):
+            raise checks.InputError(f"draw must be a function of a key that returns one sample, not {draw!r}")
+        # A plain function is wrapped so that it is a pytree without leaves; a callable module already is one.
+        self.draw = draw if isinstance(draw, eqx.Module) else jax.tree_util.Partial(draw)
+
+    def pilot(self, key: jax.Array, size: int) -> Sample:
+        """`size` fresh samples, checked to be finite."""
+        sample = SimulatorPlan(self.draw, key, size).batch(jnp.asarray(0))[0]
+        return {name: checks.array(f"{name} as drawn by the simulator", column) for name, column in sample.items()}
+
+    def capacity(self, *, batch: int, steps: int) -> int:
+        """Every sample is new."""
+        return batch * steps
+
+    def plan(self, key: jax.Array, *, batch: int, steps: int) -> SimulatorPlan:
+        """Batch i is drawn from the key folded with i."""
+        return SimulatorPlan(self.draw, key, batch)
+
+
+class SimulatorPlan(Plan):
+    """Batches drawn on demand from their step number."""
+
+    draw: Callable[[jax.Array], Sample]
+    key: jax.Array
+    size: int = eqx.field(static=True)
+
+    def batch(self, step: jax.Array) -> tuple[Sample, jax.Array]:
+        """Fresh samples in fresh slots."""
+        keys = jax.random.split(jax.random.fold_in(self.key, step), self.size)
+        sample = jax.vmap(self.draw)(keys)
+        sample = {name: jnp.asarray(column, dtype=float) for name, column in sample.items()}
+        return sample, step * self.size + jnp.arange(self.size)
+
+
+class Stream(Source):
+    """A Python iterable of batches (dictionaries of arrays, of any number of rows), seen once.
+
+    Rows are cut into batches of the solver's size; rows that do not fill the last batch are left in `leftover`.
+    """
+
+    feed: _Feed = eqx.field(static=True)
+
+    def __init__(self, batches: Iterable[dict[str, Any]]) -> None:
+        try:
+            self.feed = _Feed(iter(batches))
+        except TypeError:
+            raise checks.InputError(f"a Stream needs an iterable of batches, not {batches!r}") from None
+
+    @property
+    def leftover(self) -> int:
+        """Rows received but not used, too few for a batch."""
+        return self.feed.held
+
+    def pilot(self, key: jax.Array, size: int) -> Sample:
+        """The first rows, which stay in the stream and are still learnt from."""
+        self.feed.fill(size)
+        if not self.feed.held:
+            raise checks.InputError("the stream is empty; give at least one batch")
+        return self.feed.peek(size)
+
+    def capacity(self, *, batch: int, steps: int) -> int:
+        """Every row is new."""
+        return batch * steps
+
+    def spans(self, key: jax.Array, *, batch: int, marks: Sequence[int]) -> Iterator[Span]:
+        """Batches stacked up to the next mark, padded to one length so that the loop compiles once."""
+        longest = max(stop - start for start, stop in itertools.pairwise(marks))
+        for start, stop in itertools.pairwise(marks):
+            self.feed.fill(batch * (stop - start))
+            ready = min(stop - start, self.feed.held // batch)
+            if ready:
+                yield StreamPlan(self.feed.take(batch, ready, longest), jnp.asarray(start)), start, start + ready
+            if ready < stop - start:
+                return
+
+
+class StreamPlan(Plan):
+    """A stretch of consecutive batches, the first of which is number `start`."""
+
+    stacked: Sample
+    start: jax.Array
+
+    def batch(self, step: jax.Array) -> tuple[Sample, jax.Array]:
+        """The batch from the stack, in fresh slots."""
+        sample = jax.tree.map(lambda column: column[step - self.start], self.stacked)
+        size = next(iter(sample.values())).shape[0]
+        return sample, step * size + jnp.arange(size)
+
+
+class _Feed:
+    """Rows waiting between the iterator and the solver."""
+
+    def __init__(self, batches: Iterator[dict[str, Any]]) -> None:
+        self.batches = batches
+        self.waiting: list[dict[str, np.ndarray]] = []
+        self.held = 0
+
+    def fill(self, rows: int) -> None:
+        """Read batches until `rows` rows wait or the iterator ends."""
+        while self.held < rows:
+            batch = next(self.batches, None)
+            if batch is None:
+                return
+            columns = {name: np.asarray(checks.array(name, column)) for name, column in batch.items()}
+            if self.waiting and columns.keys() != self.waiting[0].keys():
+                raise checks.InputError(
+                    f"every batch of a stream needs the same columns; one has {sorted(columns)}, "
+                    f"an earlier one {sorted(self.waiting[0])}"
+                )
+            lengths = {len(column) for column in columns.values()}
+            if len(lengths) != 1:
+                raise checks.InputError(f"the columns of a batch need equally many rows, but have {sorted(lengths)}")
+            self.waiting.append(columns)
+            self.held += lengths.pop()
+
+    def peek(self, rows: int) -> Sample:
+        """The first rows waiting, as JAX arrays."""
+        return {name: jnp.asarray(column[:rows]) for name, column in self._joined().items()}
+
+    def take(self, batch: int, count: int, padded: int) -> Sample:
+        """`count` batches off the front, stacked and zero-padded to `padded` batches."""
+        joined, rows = self._joined(), batch * count
+        self.waiting = [{name: column[rows:] for name, column in joined.items()}]
+        self.held -= rows
+
+        def stack(column: np.ndarray) -> jax.Array:
+            stacked = np.zeros((padded, batch, *column.shape[1:]), dtype=column.dtype)
+            stacked[:count] = column[:rows].reshape(count, batch, *column.shape[1:])
+            return jnp.asarray(stacked)
+
+        return {name: stack(column) for name, column in joined.items()}
+
+    def _joined(self) -> dict[str, np.ndarray]:
+        if len(self.waiting) > 1:
+            names = self.waiting[0]
+            self.waiting = [{name: np.concatenate([part[name] for part in self.waiting]) for name in names}]
+        return self.waiting[0]
