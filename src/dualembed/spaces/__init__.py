@@ -1,0 +1,26 @@
+"""Function spaces. Each serves as primal or dual, in any mixture: a space moves by slopes at points."""
+
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.basis import Basis
+from dualembed.spaces.doubly_stochastic import DoublyStochastic
+from dualembed.spaces.fourier import Fourier
+from dualembed.spaces.linear import LinearFunction, LinearSpace
+from dualembed.spaces.network import Network
+from dualembed.spaces.nystrom import Nystrom
+from dualembed.spaces.rkhs import RKHS
+
+__all__ = [
+    "RKHS",
+    "Basis",
+    "DoublyStochastic",
+    "Fourier",
+    "Function",
+    "FunctionSpace",
+    "Layout",
+    "LinearFunction",
+    "LinearSpace",
+    "Move",
+    "Network",
+    "Nystrom",
+    "Regulariser",
+]

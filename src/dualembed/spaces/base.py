@@ -1,0 +1,173 @@
+"""What a solver asks of a function space: begin, evaluate, descend, and hand over the function it has become."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+
+State = Any
+
+
+class Layout(eqx.Module):
+    """What a space may know before the first step: where it will be used, and how much."""
+
+    pilot: jax.Array  # (n, d): points of the kind the function will be evaluated at
+    steps: int = eqx.field(static=True)
+    batch: int = eqx.field(static=True)  # samples per step
+    per_sample: int = eqx.field(static=True)  # points per sample
+    capacity: int = eqx.field(static=True)  # distinct samples in the whole run
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+        return self.pilot.shape[-1]
+
+
+class Regulariser(eqx.Module):
+    """λ/2 |f|² to be paid (penalty λ), or |f| <= radius to be kept, or both, or neither."""
+
+    penalty: float | jax.Array | None = eqx.field(default=None, converter=checks.real)
+    radius: float | jax.Array | None = eqx.field(default=None, converter=checks.real)
+
+    def check(self, name: str) -> None:
+        """Raise one clear sentence for a negative penalty or a radius that is not positive."""
+        if self.penalty is not None:
+            checks.not_negative(f"{name}_penalty", self.penalty)
+        if self.radius is not None:
+            checks.positive(f"{name}_radius", self.radius, "leave it out for no norm ball")
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing ever shrinks, which saves a pass over the coefficients at each step."""
+        return self.penalty is None and self.radius is None
+
+    def shrinkage(self, step: jax.Array) -> jax.Array:
+        """1 - step λ, the factor on the old function. Kept at 0 or above: a step beyond 1/λ must not flip signs."""
+        return jnp.asarray(1.0) if self.penalty is None else jnp.maximum(1.0 - step * self.penalty, 0.0)
+
+    def projection(self, norm2: jax.Array) -> jax.Array:
+        """min(1, radius/|f|), the factor that brings f back into the ball."""
+        if self.radius is None:
+            return jnp.asarray(1.0)
+        return jnp.minimum(1.0, self.radius / jnp.sqrt(jnp.maximum(norm2, jnp.finfo(norm2.dtype).tiny)))
+
+
+class Move(eqx.Module):
+    """One step as a space sees it: slopes at points, with the values just computed there.
+
+    points (B, K, d), values (B, K), slopes (B, K), slots (B,), number = the step's number from 0.
+    """
+
+    points: jax.Array
+    values: jax.Array
+    slopes: jax.Array
+    slots: jax.Array
+    number: jax.Array
+
+
+class FeatureMap(eqx.Module):
+    """φ: points (n, d) -> features (n, m)."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number m of features."""
+
+    @abstractmethod
+    def __call__(self, xs: jax.Array) -> jax.Array:
+        """Features (n, m) at points (n, d)."""
+
+
+class Function(eqx.Module):
+    """A learnt function: callable on arrays, differentiable, a pytree of its arrays."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+
+    @abstractmethod
+    def evaluate(self, xs: jax.Array) -> jax.Array:
+        """Values (n,) at points (n, d); pure, for use inside compiled code."""
+
+    @abstractmethod
+    def norm2(self) -> jax.Array:
+        """|f|² in the norm of its space."""
+
+    def features_on(self, points: jax.Array) -> FeatureMap:
+        """Features whose span holds every function of a linear space, as far as these points can tell."""
+        raise checks.InputError(
+            f"a {type(self).__name__} is not a member of a linear space, so this quantity has no exact form for it; "
+            "use the rkhs, fourier, nystrom, doubly_stochastic or basis space"
+        )
+
+    def trimmed(self) -> Function:
+        """The same function without the unused part of its buffers."""
+        return self
+
+    def __call__(self, xs: Any) -> jax.Array:
+        """Values (n,) at points (n, d), or (n,) numbers where d = 1; checked, and tiled to bounded memory."""
+        if checks.traced(xs, self):
+            xs = jnp.asarray(xs)
+            return self.evaluate(xs[:, None] if xs.ndim == 1 else xs)
+        points = checks.points("xs", xs, self.dimension)
+        size = points.shape[0]
+        # Powers of two: a handful of compiled shapes serves every number of points.
+        padded = max(16, 1 << (size - 1).bit_length())
+        points = jnp.asarray(np.pad(np.asarray(points), ((0, padded - size), (0, 0)), mode="edge"))
+        return _evaluate(self, points)[:size]
+
+
+class FunctionSpace(eqx.Module):
+    """A set of functions in which a solver can move."""
+
+    has_ball: ClassVar[bool] = True  # whether projection onto a norm ball is possible
+
+    @abstractmethod
+    def check(self, dimension: int) -> None:
+        """Raise one clear sentence when the space cannot live on points of that dimension."""
+
+    @abstractmethod
+    def init(self, key: jax.Array, layout: Layout) -> State:
+        """The zero function (a network: its random start), with room for the whole run."""
+
+    @abstractmethod
+    def evaluate(self, state: State, xs: jax.Array) -> jax.Array:
+        """Values (n,) of the current function at points (n, d)."""
+
+    @abstractmethod
+    def descend(self, state: State, move: Move, step: jax.Array, regulariser: Regulariser) -> State:
+        """f <- Π[(1 - step λ) f - step Σ_b slopes_b ∂f(points_b)], and the average of iterates kept up."""
+
+    @abstractmethod
+    def norm2(self, state: State) -> jax.Array:
+        """|f|² of the current function."""
+
+    @abstractmethod
+    def last(self, state: State) -> Function:
+        """The current function."""
+
+    @abstractmethod
+    def averaged(self, state: State) -> Function:
+        """Σ γ_i f_i / Σ γ_i over the iterates before each step so far."""
+
+
+@jax.jit
+def _evaluate(function: Function, xs: jax.Array) -> jax.Array:
+    """Evaluation in query tiles, so that memory does not grow with the number of points."""
+    tile = 1024
+    if xs.shape[0] <= tile:
+        return function.evaluate(xs)
+    return jax.lax.map(function.evaluate, xs.reshape(-1, tile, xs.shape[1])).reshape(-1)

@@ -1,0 +1,91 @@
+"""Spaces with finitely many features: f = wᵀφ, |f| = |w|. What closed forms can solve."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, Move, Regulariser
+
+
+class Weights(eqx.Module):
+    """The state of a linear space: current weights and their γ-weighted running average."""
+
+    features: FeatureMap
+    current: jax.Array
+    average: jax.Array
+    total: jax.Array  # Σ γ_i so far
+
+
+class LinearSpace(FunctionSpace):
+    """A space of functions wᵀφ; a concrete one says how φ is made."""
+
+    @abstractmethod
+    def feature_map(self, key: jax.Array, layout: Layout) -> FeatureMap:
+        """The features, fixed for the run."""
+
+    def init(self, key: jax.Array, layout: Layout) -> Weights:
+        """Zero weights."""
+        features = self.feature_map(key, layout)
+        zeros = jnp.zeros(features.size, layout.pilot.dtype)
+        return Weights(features, zeros, zeros, jnp.zeros((), layout.pilot.dtype))
+
+    def evaluate(self, state: Weights, xs: jax.Array) -> jax.Array:
+        """wᵀφ(x)."""
+        return state.features(xs) @ state.current
+
+    def descend(self, state: Weights, move: Move, step: jax.Array, regulariser: Regulariser) -> Weights:
+        """w <- Π[(1 - step λ) w - step Σ_b slopes_b φ(points_b)]."""
+        # The compiler merges these features with those of the evaluation that came before in the same step.
+        features = state.features(move.points.reshape(-1, move.points.shape[-1]))
+        moved = regulariser.shrinkage(step) * state.current - step * (move.slopes.reshape(-1) @ features)
+        moved = regulariser.projection(jnp.sum(moved**2)) * moved
+        average, total = running_average(state.average, state.current, state.total, step)
+        return Weights(state.features, moved, average, total)
+
+    def norm2(self, state: Weights) -> jax.Array:
+        """|w|²."""
+        return jnp.sum(state.current**2)
+
+    def last(self, state: Weights) -> LinearFunction:
+        """The current weights."""
+        return LinearFunction(state.features, state.current)
+
+    def averaged(self, state: Weights) -> LinearFunction:
+        """The averaged weights."""
+        return LinearFunction(state.features, state.average)
+
+
+class LinearFunction(Function):
+    """f = wᵀφ."""
+
+    features: FeatureMap
+    weights: jax.Array
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+        return self.features.dimension
+
+    def evaluate(self, xs: jax.Array) -> jax.Array:
+        """wᵀφ(x)."""
+        return self.features(xs) @ self.weights
+
+    def norm2(self) -> jax.Array:
+        """|w|²."""
+        return jnp.sum(self.weights**2)
+
+    def features_on(self, points: jax.Array) -> FeatureMap:
+        """φ, wherever the points are."""
+        return self.features
+
+
+def running_average(average: Any, current: Any, total: jax.Array, step: jax.Array) -> tuple[Any, jax.Array]:
+    """(Σ γ_k w_k / Σ γ_k, Σ γ_k) with the iterate before this step counted in by its step size."""
+    total = total + step
+    share = step / jnp.maximum(total, jnp.finfo(total.dtype).tiny)
+    return jax.tree.map(lambda mean, value: mean + share * (value - mean), average, current), total

@@ -1,0 +1,32 @@
+"""The fast cosine and sine keep their promise."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dualembed import trigonometry
+
+
+@pytest.mark.parametrize("name", ["cosine", "sine"])
+def test_within_two_millionths_up_to_ten_thousand(name: str) -> None:
+    angles = np.linspace(-1e4, 1e4, 2_000_003).astype(np.float32)
+    exact = {"cosine": np.cos, "sine": np.sin}[name](angles.astype(np.float64))
+    assert np.max(np.abs(np.asarray(getattr(trigonometry, name)(jnp.asarray(angles))) - exact)) < 2e-6
+
+
+def test_derivatives_are_those_of_cosine_and_sine() -> None:
+    angles = jnp.linspace(-20.0, 20.0, 101)
+    slopes = jax.vmap(jax.grad(trigonometry.cosine))(angles)
+    np.testing.assert_allclose(slopes, -jnp.sin(angles), atol=5e-6)
+    slopes = jax.vmap(jax.grad(trigonometry.sine))(angles)
+    np.testing.assert_allclose(slopes, jnp.cos(angles), atol=5e-6)
+
+
+def test_double_precision_and_numpy_are_exact() -> None:
+    angles = np.linspace(-50.0, 50.0, 1001)
+    np.testing.assert_array_equal(trigonometry.cosine(angles), np.cos(angles))
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(trigonometry.sine(jnp.asarray(angles)), np.sin(angles), atol=1e-15)
