@@ -1,0 +1,165 @@
+"""With full-batch slopes a step is the gradient of the empirical saddle, for every pair of spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.conformance.cases import KERNEL, SPACES
+
+from dualembed import losses, problems, schedules, solvers, sources
+from dualembed.saddle import Saddle
+from dualembed.solvers.embedding_sgd import Run, step
+from dualembed.spaces.base import Move, Regulariser
+
+ROWS, POINTS, DIMENSION = 12, 2, 2
+PENALTY = (0.3, 0.2)
+RATE = (0.05, 0.08)
+PROBES = jax.random.normal(jax.random.key(99), (5, DIMENSION))
+
+
+def terms_of(sample: dict[str, jax.Array]) -> problems.Terms:
+    return problems.Terms(sample["points"], sample["weights"], sample["offset"], sample["context"], sample["target"])
+
+
+def data() -> sources.Dataset:
+    keys = jax.random.split(jax.random.key(1), 5)
+    return sources.Dataset(
+        points=jax.random.normal(keys[0], (ROWS, POINTS, DIMENSION)),
+        weights=jax.random.normal(keys[1], (ROWS, POINTS)),
+        offset=jax.random.normal(keys[2], (ROWS,)),
+        context=jax.random.normal(keys[3], (ROWS, DIMENSION)),
+        target=jnp.sign(jax.random.normal(keys[4], (ROWS,))),
+    )
+
+
+def family(space: Any, state: Any, xs: jax.Array, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(values at xs, |f|²) of a family of functions through the current one at theta = 0."""
+    if hasattr(state, "current"):  # linear: the weights
+        weights = state.current + theta
+        return state.features(xs) @ weights, jnp.sum(weights**2)
+    if hasattr(state, "network"):
+        flat, unravel = jax.flatten_util.ravel_pytree(state.network.parameters)
+        network = state.network.with_parameters(unravel(flat + theta))
+        return network.evaluate(xs), jnp.sum((flat + theta) ** 2)
+    # Functions of an RKHS: along k(probe, ·), where <f, k(probe, ·)> = f(probe).
+    values = space.evaluate(state, xs) + KERNEL.gram(xs, PROBES) @ theta
+    return values, 2 * space.evaluate(state, PROBES) @ theta
+
+
+def size_of(state: Any) -> int:
+    if hasattr(state, "current"):
+        return state.current.size
+    if hasattr(state, "network"):
+        return jax.flatten_util.ravel_pytree(state.network.parameters)[0].size
+    return len(PROBES)
+
+
+@jax.jit
+def change(space: Any, old: Any, new: Any) -> jax.Array:
+    """How far the step moved, in the coordinates of `family`."""
+    if hasattr(old, "current"):
+        return new.current - old.current
+    if hasattr(old, "network"):
+        ravel = jax.flatten_util.ravel_pytree
+        return ravel(new.network.parameters)[0] - ravel(old.network.parameters)[0]
+    return space.evaluate(new, PROBES) - space.evaluate(old, PROBES)
+
+
+@jax.jit
+def gradients(saddle: Saddle, run: Run) -> tuple[jax.Array, jax.Array]:
+    """Gradients of the empirical saddle in both players, by autodiff of its definition."""
+    terms = saddle.terms()
+    points = terms.points.reshape(-1, DIMENSION)
+
+    def value(theta: jax.Array, eta: jax.Array) -> jax.Array:
+        f, primal_norm2 = family(saddle.primal, run.primal, points, theta)
+        v, dual_norm2 = family(saddle.dual, run.dual, terms.context, eta)
+        u = saddle.active_link.dual(saddle.loss, v, terms.target)
+        moment = jnp.sum(terms.weights * f.reshape(ROWS, POINTS), axis=1) + terms.offset
+        payoff = jnp.mean(u * moment - saddle.loss.conjugate(u, terms.target))
+        return payoff + PENALTY[0] / 2 * primal_norm2 - PENALTY[1] / 2 * dual_norm2
+
+    return jax.grad(value, argnums=(0, 1))(jnp.zeros(size_of(run.primal)), jnp.zeros(size_of(run.dual)))
+
+
+def started(saddle: Saddle) -> tuple[solvers.EmbeddingSGD, Run, tuple[Any, jax.Array]]:
+    """A run three steps old, so that nothing is zero any more, and the whole data set as its next batch."""
+    solver = solvers.EmbeddingSGD(
+        steps=4, batch=ROWS, primal_step=schedules.Constant(RATE[0]), dual_step=schedules.Constant(RATE[1])
+    )
+    run = solver.begin(jax.random.key(2), saddle)
+    plan = saddle.problem.source.plan(jax.random.key(3), batch=ROWS, steps=4)
+    for number in range(3):
+        run = compiled_step(solver, saddle.without_source(), run, plan.batch(number), jnp.asarray(number))
+    return solver, run, plan.batch(3)
+
+
+compiled_step = jax.jit(step)
+
+
+EXACT = ["rkhs", "fourier", "nystrom", "basis", "network"]
+
+
+@pytest.mark.parametrize("dual", EXACT)
+@pytest.mark.parametrize("primal", EXACT)
+def test_a_full_batch_step_is_the_gradient_of_the_empirical_saddle(primal: str, dual: str) -> None:
+    check_step(problems.Moment(data(), terms_of), primal, dual)
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Huber(5.0)])
+def test_the_same_holds_behind_a_link(loss: losses.Loss) -> None:
+    check_step(problems.Moment(data(), terms_of, loss), "fourier", "nystrom")
+
+
+def check_step(problem: problems.Problem, primal: str, dual: str) -> None:
+    saddle = Saddle(problem, SPACES[primal], SPACES[dual], primal_penalty=PENALTY[0], dual_penalty=PENALTY[1])
+    solver, run, batch = started(saddle)
+    new = compiled_step(solver, saddle.without_source(), run, batch, jnp.asarray(3))
+    descent, ascent = gradients(saddle, run)
+    np.testing.assert_allclose(change(saddle.primal, run.primal, new.primal), -RATE[0] * descent, atol=3e-6)
+    np.testing.assert_allclose(change(saddle.dual, run.dual, new.dual), RATE[1] * ascent, atol=3e-6)
+
+
+@pytest.mark.parametrize("other", ["rkhs", "fourier", "nystrom", "basis", "network", "doubly-stochastic"])
+@pytest.mark.parametrize("role", ["primal", "dual"])
+def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, other: str) -> None:
+    pair = {"primal": SPACES[other], "dual": SPACES[other], role: SPACES["doubly-stochastic"]}
+    saddle = Saddle(problems.Moment(data(), terms_of), **pair, primal_penalty=PENALTY[0], dual_penalty=PENALTY[1])
+    _, run, batch = started(saddle)
+    move, rate, regulariser = move_of(saddle, run, batch, role)
+    space, state = getattr(saddle, role), getattr(run, role)
+
+    def new_block(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """(what the new block adds at the probes, the coefficients of the blocks before) under features from key."""
+        new = space.descend(eqx.tree_at(lambda s: s.key, state, key), move, rate, regulariser)
+        alone = eqx.tree_at(lambda s: s.coefficients, new, new.coefficients.at[:3].set(0.0))
+        return space.evaluate(alone, PROBES), new.coefficients[:3]
+
+    added, before = jax.jit(jax.vmap(new_block))(jax.random.split(jax.random.key(7), 8_000))
+    shrink = 1 - rate * regulariser.penalty
+    np.testing.assert_allclose(before[0], shrink * state.coefficients[:3], rtol=1e-5, atol=1e-7)
+    gradient = gradients(saddle, run)[role == "dual"]
+    expected = rate * gradient * (1 if role == "dual" else -1)
+    mean = jnp.mean(added, axis=0) + (shrink - 1) * space.evaluate(state, PROBES)
+    error = jnp.std(added, axis=0) / np.sqrt(len(added))
+    assert np.all(np.abs(mean - expected) < 4 * error + 1e-6)
+    assert np.all(4 * error < 0.2 * np.max(np.abs(expected)))  # the test could tell a wrong factor
+
+
+def move_of(saddle: Saddle, run: Run, batch: Any, role: str) -> tuple[Move, float, Regulariser]:
+    """The fourth step as the space in that role sees it."""
+    terms = saddle.problem.terms(batch[0])
+    values = saddle.primal.evaluate(run.primal, terms.points.reshape(-1, DIMENSION)).reshape(ROWS, POINTS)
+    dual_values = saddle.dual.evaluate(run.dual, terms.context)
+    primal_slopes, dual_slopes = saddle.slopes(terms, values, dual_values)
+    number = jnp.asarray(3)
+    if role == "primal":
+        return Move(terms.points, values, primal_slopes, batch[1], number), RATE[0], saddle.primal_regulariser
+    move = Move(terms.context[:, None], dual_values[:, None], -dual_slopes[:, None], batch[1], number)
+    return move, RATE[1], saddle.dual_regulariser

@@ -1,0 +1,329 @@
+"""Embedding-SGD: what it learns, what it returns, and how it stops."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dualembed as de
+from dualembed import kernels, links, losses, problems, schedules, solvers, sources, spaces
+from dualembed.checks import InputError
+
+GAUSSIAN = kernels.Gaussian(0.5)
+
+
+def blurred(key: jax.Array) -> dict[str, jax.Array]:
+    """x uniform on [-1, 1], z = x + noise, y = E[sin 3z | x] + noise."""
+    place, spread, noise = jax.random.split(key, 3)
+    x = jax.random.uniform(place, minval=-1.0, maxval=1.0)
+    y = jnp.exp(-0.5 * (3 * 0.2) ** 2) * jnp.sin(3 * x) + 0.1 * jax.random.normal(noise)
+    return {"x": x, "z": x + 0.2 * jax.random.normal(spread), "y": y}
+
+
+def rows(count: int, seed: int = 0) -> sources.Dataset:
+    return sources.Dataset(**jax.vmap(blurred)(jax.random.split(jax.random.key(seed), count)))
+
+
+def saddle(source: sources.Source, primal: Any = None, dual: Any = None, **options: Any) -> de.Saddle:
+    space = spaces.Fourier(GAUSSIAN, size=64)
+    return de.Saddle(problems.Invariance(source), primal or space, dual or space, **options)
+
+
+def sgd(steps: int = 300, batch: int = 20, rate: float = 1.0) -> solvers.EmbeddingSGD:
+    return solvers.EmbeddingSGD(steps, batch, schedules.OffsetSqrt(rate, 1.0))
+
+
+def test_the_kernel_expansion_random_features_and_nystrom_agree_on_the_same_run() -> None:
+    source = rows(60)
+    dual = kernels.Gaussian(0.7)
+    pairs = {
+        "rkhs": (spaces.RKHS(GAUSSIAN), spaces.RKHS(dual)),
+        "nystrom": (spaces.Nystrom(GAUSSIAN, size=60), spaces.Nystrom(dual, size=60)),
+        "fourier": (spaces.Fourier(GAUSSIAN, size=16_384, pairs=True), spaces.Fourier(dual, size=16_384, pairs=True)),
+    }
+    xs = np.linspace(-1, 1, 50)
+    found = {}
+    for name, (primal, second) in pairs.items():
+        result = de.solve(3, saddle(source, primal, second, primal_penalty=0.01, dual_radius=2.0), sgd(200, 10))
+        found[name] = np.asarray([result.primal(xs), result.last.primal(xs)])
+    scale = np.max(np.abs(found["rkhs"]))
+    assert scale > 0.3
+    np.testing.assert_allclose(found["nystrom"], found["rkhs"], atol=1e-3 * scale)  # exact but for float32
+    np.testing.assert_allclose(found["fourier"], found["rkhs"], atol=5e-2 * scale)  # 1/sqrt(features), over 200 steps
+
+
+def offset_only(sample: dict[str, jax.Array]) -> problems.Terms:
+    """A moment that f cannot change, so that the dual's optimum stands still: m = 2x + noise."""
+    zero = jnp.zeros_like(sample["y"])
+    x = sample["x"][:, None]
+    context = jnp.concatenate([x, sample["y"][:, None]], axis=1)
+    return problems.Terms(x[:, None], zero[:, None], sample["m"], context, sample["y"])
+
+
+def test_a_clipped_dual_rests_where_lazy_projection_drifts() -> None:
+    class Lazy(links.Link):
+        """The link without its pull back into the domain."""
+
+        needs_target = True
+
+        def dual(self, loss: losses.Loss, v: jax.Array, y: jax.Array) -> jax.Array:
+            return loss.project(v, y)
+
+        def slope(self, loss: losses.Loss, v: jax.Array, moment: jax.Array, y: jax.Array) -> jax.Array:
+            return moment - loss.conjugate_slope(loss.project(v, y), y)
+
+    loss = losses.Huber(0.8)
+    assert dual_error(loss, links.Clipped()) < 0.05
+    assert dual_error(loss, Lazy()) > 0.2
+
+
+TARGETS = {
+    losses.Square(): (0.0, 1.0),
+    losses.Huber(0.8): (0.0, 1.0),
+    losses.Logistic(): (-1.0, 1.0),
+    losses.Poisson(): (0.0, 2.0),
+    losses.SquaredHinge(): (-1.0, 1.0),
+    losses.SmoothedHinge(1.0): (-1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("loss", TARGETS, ids=lambda loss: type(loss).__name__)
+def test_the_dual_approaches_the_slope_of_the_loss_at_the_conditional_mean(loss: losses.Loss) -> None:
+    assert dual_error(loss, loss.link) < 0.08
+
+
+def dual_error(loss: losses.Loss, link: links.Link) -> float:
+    """RMS distance of the learnt u(x, y) from loss'_y(2x), in units of its RMS, the worse of two targets."""
+    low, high = TARGETS[loss]
+
+    def draw(key: jax.Array) -> dict[str, jax.Array]:
+        place, noise, label = jax.random.split(key, 3)
+        x = jax.random.uniform(place, minval=-1.0, maxval=1.0)
+        y = jnp.where(jax.random.bernoulli(label), high, low)
+        return {"x": x, "y": y, "m": 2 * x + 0.5 * jax.random.normal(noise)}
+
+    kernel = kernels.Columns(kernels.Gaussian(0.5), (0,)) * kernels.Columns(kernels.Categorical(), (1,))
+    problem = problems.Moment(sources.Simulator(draw), offset_only, loss)
+    result = de.solve(
+        0,
+        de.Saddle(problem, spaces.Basis(lambda x: x), spaces.RKHS(kernel), link=link),
+        solvers.EmbeddingSGD(1500, 40, schedules.OffsetSqrt(0.1, 1.0), schedules.OffsetSqrt(20.0, 5.0)),
+    )
+    x = jnp.linspace(-0.9, 0.9, 41)
+    errors = []
+    for y in (low, high):
+        target = jnp.full_like(x, y)
+        learnt = result.dual(jnp.stack([x, target], axis=1), target)
+        wanted = loss.slope(2 * x, target)
+        errors.append(float(jnp.linalg.norm(learnt - wanted) / jnp.linalg.norm(wanted)))
+    return max(errors)
+
+
+def labelled(loss: losses.Loss) -> sources.Simulator:
+    """Targets a loss can take, driven by the same hidden E[g(z) | x], g = 1.5 sin 3z."""
+
+    def draw(key: jax.Array) -> dict[str, jax.Array]:
+        place, spread, noise = jax.random.split(key, 3)
+        x = jax.random.uniform(place, minval=-1.0, maxval=1.0)
+        signal = 1.5 * jnp.exp(-0.5 * (3 * 0.2) ** 2) * jnp.sin(3 * x)
+        if isinstance(loss, losses.Poisson):
+            y = jax.random.poisson(noise, jnp.exp(signal)).astype(float)
+        elif isinstance(loss, (losses.Square, losses.Huber, losses.Pinball)):
+            y = signal + 0.3 * jax.random.normal(noise)
+        else:
+            y = jnp.where(jax.random.uniform(noise) < jax.nn.sigmoid(3 * signal), 1.0, -1.0)
+        return {"x": x, "z": x + 0.2 * jax.random.normal(spread), "y": y}
+
+    return sources.Simulator(draw)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.Square(),
+        losses.Huber(1.0),
+        losses.Logistic(),
+        losses.Hinge(),
+        losses.SmoothedHinge(0.5),
+        losses.SquaredHinge(),
+        losses.Pinball(0.3),
+        losses.Poisson(),
+    ],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_every_loss_trains(loss: losses.Loss) -> None:
+    source = labelled(loss)
+    kernel = kernels.Columns(kernels.Gaussian(0.4), (0,)) * kernels.Columns(kernels.Gaussian(1.0), (1,))
+    primal, dual = spaces.Fourier(GAUSSIAN, size=256), spaces.Fourier(kernel, size=256)
+    problem = problems.Invariance(source, loss)
+    solver = solvers.EmbeddingSGD(1500, 50, schedules.OffsetSqrt(3.0, 1.0), schedules.OffsetSqrt(10.0, 1.0))
+    result = de.solve(0, de.Saddle(problem, primal, dual, primal_penalty=1e-3), solver)
+    assert result.finite
+    test = source.pilot(jax.random.key(1), 20_000)
+    noise = jnp.sqrt(2.0) * jax.scipy.special.erfinv(jnp.linspace(-0.99, 0.99, 33))
+    draws = (test["x"][:2000, None] + 0.2 * noise).reshape(-1)
+    mean = result.primal(draws).reshape(2000, 33).mean(axis=1)
+    y = test["y"][:2000]
+    # The best function of x alone: a kernel fit of this loss to the labels, by gradient descent.
+    best = best_risk(loss, test["x"], test["y"])
+    reached = float(jnp.mean(loss.value(mean, y)))
+    nothing = float(jnp.mean(loss.value(jnp.zeros_like(y), y)))
+    assert reached - best < 0.2 * (nothing - best), (nothing, reached, best)
+
+
+def best_risk(loss: losses.Loss, x: jax.Array, y: jax.Array) -> float:
+    """The least mean loss of a smooth function of x, without any conditional expectation in the way."""
+    features = jnp.stack([jnp.cos(k * (x + 1) * jnp.pi / 2) for k in range(7)], axis=1)
+
+    def step(weights: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return weights - 0.3 * loss.slope(features @ weights, y) @ features / len(y), None
+
+    weights = jax.jit(lambda: jax.lax.scan(step, jnp.zeros(7), None, length=1500)[0])()
+    return float(jnp.mean(loss.value(features[:2000] @ weights, y[:2000])))
+
+
+def test_several_draws_for_each_x_vary_less_than_one() -> None:
+    def with_draws(count: int) -> sources.Simulator:
+        def draw(key: jax.Array) -> dict[str, jax.Array]:
+            sample = blurred(key)
+            return sample | {"z": sample["x"] + 0.2 * jax.random.normal(jax.random.fold_in(key, 1), (count, 1))}
+
+        return sources.Simulator(draw)
+
+    def waves(xs: jax.Array) -> jax.Array:
+        return jnp.concatenate([jnp.sin(k * xs[:, :1]) for k in range(1, 6)], axis=1)
+
+    def spread(count: int) -> float:
+        basis = spaces.Basis(waves)  # the same for every seed, so that only the samples differ
+        problem = saddle(with_draws(count), basis, basis)
+        runs = [de.solve(seed, problem, sgd(400, 20, 1.0)) for seed in range(8)]
+        return float(np.mean(np.var([run.last.primal(np.linspace(-0.9, 0.9, 50)) for run in runs], axis=0)))
+
+    assert spread(10) < 0.75 * spread(1)
+
+
+def test_the_same_key_gives_the_same_bits_and_another_key_others() -> None:
+    xs = np.linspace(-1, 1, 9)
+    first, again, other = (np.asarray(de.solve(key, saddle(rows(50)), sgd()).primal(xs)) for key in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_a_stream_learns_what_a_data_set_in_the_same_order_would() -> None:
+    data = rows(400)
+    plan = data.plan(jax.random.split(jax.random.key(5))[1], batch=20, steps=20)
+    ordered = [{k: np.asarray(v) for k, v in plan.batch(step)[0].items()} for step in range(20)]
+    # Landmarks would be chosen from another pilot, random features are not.
+    streamed = de.solve(5, saddle(sources.Stream(ordered)), sgd(20))
+    whole = de.solve(5, saddle(data), sgd(20))
+    xs = np.linspace(-1, 1, 9)
+    np.testing.assert_allclose(streamed.last.primal(xs), whole.last.primal(xs), rtol=1e-5, atol=1e-6)
+
+
+def test_a_stream_that_ends_early_says_so() -> None:
+    batches = ({"x": np.ones(7), "y": np.ones(7), "z": np.ones(7)} for _ in range(10))
+    with pytest.warns(solvers.EarlyStopWarning, match="ended after 3 of 300 steps"):
+        result = de.solve(0, saddle(sources.Stream(batches)), sgd())
+    assert result.finite
+    assert result.steps == 3
+    assert "ended after 3" in result.message
+
+
+@pytest.mark.parametrize("primal", ["fourier", "rkhs", "doubly", "network"])
+def test_a_diverging_run_stops_says_where_and_returns_finite_numbers(primal: str) -> None:
+    space = {
+        "fourier": spaces.Fourier(GAUSSIAN, size=64),
+        "rkhs": spaces.RKHS(GAUSSIAN),
+        "doubly": spaces.DoublyStochastic(GAUSSIAN),
+        "network": spaces.Network(optimiser=de.spaces.network.optax.identity()),
+    }[primal]
+    with pytest.warns(solvers.DivergenceWarning, match=r"diverged at step \d+ of 2000: lower the step sizes"):
+        result = de.solve(0, saddle(rows(100), space), solvers.EmbeddingSGD(2000, 20, schedules.Constant(300.0)))
+    assert not result.finite
+    assert 0 < result.steps < 2000
+    assert f"step {result.steps + 1} " in result.message
+    for function in (result.primal, result.last.primal, result.dual, result.last.dual):
+        context = np.zeros((5, 2)) if isinstance(function, de.saddle.DualFunction) else np.zeros(5)
+        assert np.all(np.isfinite(function(context)))
+
+
+def test_the_probe_sees_averaged_and_last_iterates_where_it_was_told_to() -> None:
+    seen = []
+
+    def metric(primal: Any, dual: Any) -> float:
+        seen.append((primal, dual))
+        return float(primal([0.5])[0])
+
+    result = de.solve(0, saddle(rows(50), spaces.RKHS(GAUSSIAN)), sgd(100), solvers.Probe(metric, at=(0, 7, 30)))
+    assert result.trace is not None
+    np.testing.assert_array_equal(result.trace.steps, [0, 7, 30, 100])
+    np.testing.assert_array_equal(result.trace.samples, [0, 140, 600, 2000])
+    assert result.trace.averaged[0] == result.trace.last[0] == 0.0
+    np.testing.assert_allclose(result.trace.averaged[-1], result.primal([0.5])[0], rtol=1e-5)
+    np.testing.assert_allclose(result.trace.last[-1], result.last.primal([0.5])[0], rtol=1e-5)
+    regular = de.solve(0, saddle(rows(50)), sgd(100), solvers.Probe(metric, every=30))
+    np.testing.assert_array_equal(regular.trace.steps, [30, 60, 90, 100])
+    assert len(de.solve(0, saddle(rows(50)), sgd(100), metric).trace.steps) == 20
+
+
+def test_a_prefix_of_a_run_does_not_depend_on_where_it_is_looked_at() -> None:
+    looked = de.solve(0, saddle(rows(50)), sgd(97), solvers.Probe(lambda f, u: 0.0, every=7))
+    plain = de.solve(0, saddle(rows(50)), sgd(97))
+    np.testing.assert_array_equal(looked.primal([0.1, 0.4]), plain.primal([0.1, 0.4]))
+
+
+def test_the_value_of_the_saddle_is_its_definition() -> None:
+    source = rows(30)
+    problem = saddle(source, primal_penalty=0.3, dual_penalty=0.2)
+    result = de.solve(0, problem, sgd(50))
+    data = source.columns
+    f = result.primal(data["z"])
+    u = result.dual(jnp.stack([data["x"], data["y"]], axis=1))
+    wanted = jnp.mean(u * f - u * data["y"] - u**2 / 2)
+    wanted += 0.15 * jnp.sum(result.primal.weights**2) - 0.1 * jnp.sum(result.dual.function.weights**2)
+    np.testing.assert_allclose(problem.value(result.primal, result.dual), wanted, rtol=1e-5)
+
+
+def test_no_warning_and_no_message_when_all_went_well() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert de.solve(0, saddle(rows(50)), sgd(10)).message == ""
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: solvers.EmbeddingSGD(0), "steps must be a whole number of at least 1, not 0"),
+        (lambda: solvers.EmbeddingSGD(10, batch=2.5), "batch must be a whole number"),
+        (lambda: solvers.EmbeddingSGD(10, primal_step=0.1), "primal_step must be a Schedule, not 0.1"),
+        (lambda: de.solve("seed", saddle(rows(5)), sgd()), "key must be"),
+        (lambda: de.solve(0, "saddle", sgd()), "saddle must be a Saddle"),
+        (lambda: de.solve(0, saddle(rows(5)), "sgd"), "solver must be a Solver"),
+        (lambda: de.solve(0, saddle(rows(5)), sgd(), 3), "metric must be a function"),
+        (lambda: solvers.Probe(lambda f, u: 0, every=0), "every must be"),
+        (lambda: saddle(rows(5), primal_penalty=-1), "primal_penalty must not be negative"),
+        (lambda: saddle(rows(5), dual_radius=0), "dual_radius must be positive"),
+        (lambda: saddle(rows(5), spaces.Network(), primal_radius=1.0), "primal_radius cannot be used with Network"),
+        (lambda: saddle(rows(5), "rkhs"), "primal must be a FunctionSpace"),
+        (lambda: de.solve(0, saddle(sources.Dataset(x=[1.0], y=[1.0])), sgd()), "z missing"),
+        (
+            lambda: de.solve(
+                0,
+                de.Saddle(
+                    problems.Invariance(rows(5), losses.Logistic()), spaces.RKHS(GAUSSIAN), spaces.RKHS(GAUSSIAN)
+                ),
+                sgd(),
+            ),
+            "-1",
+        ),
+        (lambda: de.solve(0, saddle(rows(5), spaces.RKHS(kernels.Gaussian([1.0, 2.0]))), sgd()), "bandwidth"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(make: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make()
