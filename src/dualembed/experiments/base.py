@@ -1,0 +1,160 @@
+"""What an experiment reports, and how a report becomes results.json, figure.png and a table."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dualembed.files import atomic, write_atomically
+from dualembed.progress import Track
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+
+Trial = TypeVar("Trial")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method's curves over samples seen (mean and std over trials), and each trial's end."""
+
+    hyperparameters: dict[str, Any]
+    samples: list[int]
+    mean: list[float]
+    std: list[float]
+    final: list[float]
+    seconds: list[float]
+
+    @staticmethod
+    def of(
+        hyperparameters: dict[str, Any],
+        samples: list[int],
+        curves: Sequence[Sequence[float]],
+        seconds: list[float],
+    ) -> Method:
+        """The record of one curve for each trial, all over the same samples."""
+        columns = list(zip(*curves, strict=True))
+        return Method(
+            hyperparameters,
+            samples,
+            mean=[statistics.fmean(column) for column in columns],
+            std=[statistics.pstdev(column) for column in columns],
+            final=[curve[-1] for curve in curves],
+            seconds=seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """An experiment's outcome: every method on the same metric, and how to draw it."""
+
+    experiment: str
+    trials: int
+    seed: int
+    metric: str
+    methods: dict[str, Method]
+    draw: Callable[[], Figure]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def run_trials(
+    trial: Callable[[int], Trial], trials: int, seed: int, *, progress: Track
+) -> tuple[list[Trial], list[float]]:
+    """(what each trial returned, its seconds) for trials seeded with seed, seed + 1, ..."""
+    outcomes, seconds = [], []
+    with progress(trials, "trials") as bar:
+        for number in range(trials):
+            start = time.perf_counter()
+            outcomes.append(trial(seed + number))
+            seconds.append(time.perf_counter() - start)
+            bar.advance(to=number + 1)
+    return outcomes, seconds
+
+
+def write(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Write results.json and figure.png into the folder, each whole or not at all; return their paths."""
+    results, figure = folder / "results.json", folder / "figure.png"
+    write_atomically(results, json.dumps(document(report), indent=2, allow_nan=False) + "\n")
+    with atomic(figure) as temporary:
+        report.draw().savefig(temporary, dpi=150)
+    return results, figure
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as plain JSON values. A number that is not finite becomes null, as JSON has no other."""
+    _check(report)
+    methods = {
+        name: {
+            "hyperparameters": _plain(method.hyperparameters),
+            "samples": _plain(method.samples),
+            "mean": _plain(method.mean),
+            "std": _plain(method.std),
+            "final": _plain(method.final),
+            "seconds": _plain(method.seconds),
+        }
+        for name, method in report.methods.items()
+    }
+    return {
+        "experiment": report.experiment,
+        "trials": int(report.trials),
+        "seed": int(report.seed),
+        "metric": report.metric,
+        "settings": _plain(report.settings),
+        "methods": methods,
+    }
+
+
+def table(report: Report) -> Table:
+    """Each method's final metric, mean ± standard deviation over trials, and mean seconds a trial."""
+    from rich.table import Table
+
+    trials = "1 trial" if report.trials == 1 else f"{report.trials} trials"
+    grid = Table(title=f"{report.experiment}: {report.metric}, {trials}", title_justify="left")
+    grid.add_column("method", no_wrap=True)
+    grid.add_column("samples", justify="right")
+    grid.add_column("final", justify="right", no_wrap=True)
+    grid.add_column("seconds", justify="right")
+    for name, method in report.methods.items():
+        samples = f"{int(method.samples[-1]):,}" if len(method.samples) else ""
+        seconds = f"{statistics.fmean(map(float, method.seconds)):.1f}"
+        grid.add_row(name, samples, _summary(method.final), seconds)
+    return grid
+
+
+def _summary(final: list[float]) -> str:
+    values = [float(value) for value in final]
+    mean = statistics.fmean(values)
+    if len(values) == 1:
+        return f"{mean:.3g}"
+    spread = statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+    return f"{mean:.3g} ± {spread:.2g}"
+
+
+def _check(report: Report) -> None:
+    """Raise if the lists of a method do not fit together: a mistake in the experiment, not by the user."""
+    for name, method in report.methods.items():
+        if not len(method.samples) == len(method.mean) == len(method.std):
+            raise ValueError(f"{name}: samples, mean and std must have one entry per point of the curve")
+        if not len(method.final) == len(method.seconds) == report.trials:
+            raise ValueError(f"{name}: final and seconds must have one entry per trial ({report.trials})")
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's own types: arrays and their scalars become lists and numbers."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
