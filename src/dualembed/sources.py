@@ -18,7 +18,7 @@ import numpy as np
 
 from dualembed import checks
 
-Sample = dict[str, jax.Array]
+Sample = dict[str, Any]  # of JAX or NumPy arrays
 Span = tuple["Plan", int, int]
 
 
@@ -61,26 +61,31 @@ class LaidOut(Source):
 
 
 class Dataset(LaidOut):
-    """A finite data set, visited in a new random order on every pass.
+    """A finite data set, visited in a new random order on every pass; kept in float64, for closed forms.
 
     >>> Dataset(x=[[0.0], [1.0]], y=[1.0, 2.0]).rows
     2
     """
 
-    columns: Sample
+    table: Sample
 
     def __init__(self, **columns: Any) -> None:
         if not columns:
             raise checks.InputError("a Dataset needs at least one column, such as Dataset(x=..., y=..., z=...)")
-        self.columns = {name: checks.array(name, column) for name, column in columns.items()}
-        lengths = {name: column.shape[0] if column.ndim else 0 for name, column in self.columns.items()}
+        self.table = {name: _kept(name, column) for name, column in columns.items()}
+        lengths = {name: column.shape[0] if column.ndim else 0 for name, column in self.table.items()}
         if len(set(lengths.values())) > 1 or 0 in lengths.values():
             raise checks.InputError(f"the columns of a Dataset need equally many rows, but have {lengths}")
 
     @property
     def rows(self) -> int:
         """The number of samples."""
-        return next(iter(self.columns.values())).shape[0]
+        return next(iter(self.table.values())).shape[0]
+
+    @property
+    def columns(self) -> Sample:
+        """All rows as JAX arrays of the precision in force."""
+        return {name: jnp.asarray(column, dtype=float) for name, column in self.table.items()}
 
     def pilot(self, key: jax.Array, size: int) -> Sample:
         """At most `size` distinct rows, drawn at random."""
@@ -101,6 +106,12 @@ class Dataset(LaidOut):
         # Slots are numbered by the first visit, so that the occupied ones are always a prefix.
         first_visit = jnp.zeros(self.rows, dtype=order.dtype).at[orders[0]].set(jnp.arange(self.rows))
         return DatasetPlan(self.columns, order, first_visit)
+
+
+def _kept(name: str, column: Any) -> Any:
+    """The column, checked, with all its digits: as NumPy float64 on the host, unless it is being traced."""
+    checked = checks.array(name, column)
+    return checked if checks.traced(checked) else np.asarray(column, dtype=np.float64)
 
 
 class DatasetPlan(Plan):

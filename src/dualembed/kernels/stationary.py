@@ -26,7 +26,7 @@ from dualembed.kernels.base import Kernel
 class Stationary(Kernel):
     """A kernel of x - z with k(x, x) = 1."""
 
-    def diagonal(self, x: jax.Array) -> jax.Array:
+    def diagonal(self, x: Any) -> Any:
         """Ones, shape (n,)."""
         xp, x = aligned(self, x)
         return xp.ones(x.shape[0], dtype=x.dtype)
@@ -52,7 +52,7 @@ class Radial(Stationary):
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
         """Draws s, shape (count,), such that s * N(0, I) are the frequencies with bandwidth 1."""
 
-    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+    def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
         x, z = centred(x, z)
         bandwidth = parameter(self.bandwidth, x)
@@ -124,7 +124,7 @@ class Laplacian(Stationary):
     def __check_init__(self) -> None:
         check_positive(self, "bandwidth")
 
-    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+    def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
         x, z = centred(x, z)
         bandwidth = parameter(self.bandwidth, x)
@@ -150,7 +150,7 @@ class Periodic(Stationary):
     def __check_init__(self) -> None:
         check_positive(self, "period", "bandwidth")
 
-    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+    def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
         x, z = (self._on_circles(xp, rows) for rows in centred(x, z))
         return xp.exp(-0.5 * squared_distances(xp, x, z))
@@ -172,13 +172,13 @@ class Periodic(Stationary):
 class Categorical(Kernel):
     """1 if x and z agree in all coordinates, otherwise 0; float32 tells whole numbers apart up to 2^24."""
 
-    def gram(self, x: jax.Array, z: jax.Array) -> jax.Array:
+    def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
         equal = xp.ones((x.shape[0], z.shape[0]), dtype=bool)
         for j in range(x.shape[1]):
             equal = equal & (x[:, j, None] == z[:, j])
         return equal.astype(x.dtype)
 
-    def diagonal(self, x: jax.Array) -> jax.Array:
+    def diagonal(self, x: Any) -> Any:
         xp, x = aligned(self, x)
         return xp.ones(x.shape[0], dtype=x.dtype)

@@ -18,7 +18,7 @@ State = Any
 class Layout(eqx.Module):
     """What a space may know before the first step: where it will be used, and how much."""
 
-    pilot: jax.Array  # (n, d): points of the kind the function will be evaluated at
+    pilot: Any  # (n, d), a JAX array, or NumPy for closed forms: points of the kind the function will be evaluated at
     steps: int = eqx.field(static=True)
     batch: int = eqx.field(static=True)  # samples per step
     per_sample: int = eqx.field(static=True)  # points per sample
@@ -86,8 +86,8 @@ class FeatureMap(eqx.Module):
         """The number m of features."""
 
     @abstractmethod
-    def __call__(self, xs: jax.Array) -> jax.Array:
-        """Features (n, m) at points (n, d)."""
+    def __call__(self, xs: Any) -> Any:
+        """Features (n, m) at points (n, d); NumPy in, NumPy out, once its own numbers are NumPy's."""
 
 
 class Function(eqx.Module):
@@ -138,6 +138,13 @@ class FunctionSpace(eqx.Module):
     @abstractmethod
     def check(self, dimension: int) -> None:
         """Raise one clear sentence when the space cannot live on points of that dimension."""
+
+    def feature_map(self, key: jax.Array, layout: Layout) -> FeatureMap:
+        """Features whose span is the space, or all of it that the pilot points can tell; linear spaces only."""
+        raise checks.InputError(
+            f"a closed form needs a linear space, which {type(self).__name__} is not; "
+            "use fourier, nystrom, rkhs or a basis"
+        )
 
     @abstractmethod
     def init(self, key: jax.Array, layout: Layout) -> State:

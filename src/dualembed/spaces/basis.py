@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -63,6 +64,6 @@ class BasisMap(FeatureMap):
         """The number of features."""
         return self.outputs
 
-    def __call__(self, xs: jax.Array) -> jax.Array:
+    def __call__(self, xs: Any) -> Any:
         """φ(x)."""
         return self.function(xs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,11 +65,11 @@ class WaveMap(FeatureMap):
         """The number of features."""
         return self.frequencies.shape[0] * (2 if self.phases is None else 1)
 
-    def __call__(self, xs: jax.Array) -> jax.Array:
+    def __call__(self, xs: Any) -> Any:
         """scale · cos(ωᵀx + b), or scale · (cos ωᵀx, sin ωᵀx)."""
         angles = xs @ self.frequencies.T
         if self.phases is None:
-            return self.scale * jnp.concatenate([cosine(angles), sine(angles)], axis=1)
+            return self.scale * angles.__array_namespace__().concatenate([cosine(angles), sine(angles)], axis=1)
         return self.scale * cosine(angles + self.phases)
 
 

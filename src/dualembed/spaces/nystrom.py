@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -123,7 +124,7 @@ class LandmarkMap(FeatureMap):
         """The number of landmarks."""
         return self.whitener.shape[1]
 
-    def __call__(self, xs: jax.Array) -> jax.Array:
+    def __call__(self, xs: Any) -> Any:
         """k(x, landmarks) times the whitener."""
         return self.kernel.gram(xs, self.landmarks) @ self.whitener
 

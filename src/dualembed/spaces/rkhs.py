@@ -12,6 +12,8 @@ from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, M
 from dualembed.spaces.nystrom import whitened
 from dualembed.spaces.trail import Trail
 
+FULL = 6000  # points up to which a closed form takes the whole RKHS on them
+
 
 class RKHS(FunctionSpace):
     """All f = Σ_j c_j k(centre_j, ·), where ∂f(x) = k(x, ·): a step adds its points as centres.
@@ -29,6 +31,15 @@ class RKHS(FunctionSpace):
     def check(self, dimension: int) -> None:
         """The kernel must fit the dimension."""
         self.kernel.check(dimension)
+
+    def feature_map(self, key: jax.Array, layout: Layout) -> FeatureMap:
+        """By the representer theorem, the span of the kernel at all the points, at a cost cubic in their number."""
+        if layout.pilot.shape[0] > FULL:
+            raise checks.InputError(
+                f"a closed form over the whole RKHS of {layout.pilot.shape[0]} points costs their cube; "
+                f"use Nystrom beyond {FULL}"
+            )
+        return whitened(self.kernel, layout.pilot)
 
     def init(self, key: jax.Array, layout: Layout) -> Expansion:
         """The zero function with room for every centre of the run."""
