@@ -1,10 +1,13 @@
 """Solvers: from a key and a saddle to a Result."""
 
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve
+from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.embedding_sgd import EmbeddingSGD
 from dualembed.solvers.gap import Gap, duality_gap
+from dualembed.solvers.statistics import Statistics
 
 __all__ = [
+    "ClosedForm",
     "DivergenceWarning",
     "EarlyStopWarning",
     "EmbeddingSGD",
@@ -12,6 +15,7 @@ __all__ = [
     "Probe",
     "Result",
     "Solver",
+    "Statistics",
     "Trace",
     "duality_gap",
     "solve",
