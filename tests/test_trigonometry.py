@@ -17,6 +17,12 @@ def test_within_two_millionths_up_to_ten_thousand(name: str) -> None:
     assert np.max(np.abs(np.asarray(getattr(trigonometry, name)(jnp.asarray(angles))) - exact)) < 2e-6
 
 
+@pytest.mark.parametrize("name", ["cosine", "sine"])
+def test_absurd_angles_stay_bounded(name: str) -> None:
+    angles = jnp.asarray([1e6, -3e7, 1e9, 1e12, -1e30, 3e38])
+    assert np.all(np.abs(getattr(trigonometry, name)(angles)) <= 1.001)
+
+
 def test_derivatives_are_those_of_cosine_and_sine() -> None:
     angles = jnp.linspace(-20.0, 20.0, 101)
     slopes = jax.vmap(jax.grad(trigonometry.cosine))(angles)

@@ -71,6 +71,12 @@ def not_negative(name: str, value: Any, hint: str = "") -> None:
         raise InputError(f"{name} must not be negative, not {value!r}{_tail(hint)}")
 
 
+def single(name: str, value: Any) -> None:
+    """Raise unless value is one number."""
+    if np.ndim(value) != 0:
+        raise InputError(f"{name} must be one number, but its shape is {np.shape(value)}; sweep over several with vmap")
+
+
 def count(name: str, value: Any, at_least: int = 1) -> None:
     """Raise unless value is a whole number of at least `at_least`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ from dualembed import checks
 from dualembed.links import Link
 from dualembed.losses import Loss
 from dualembed.problems.base import Problem, Terms
-from dualembed.sources import Dataset, Sample
+from dualembed.sources import Dataset, Sample, Source
 from dualembed.spaces.base import Function, FunctionSpace, Regulariser
 
 
@@ -35,6 +35,9 @@ class Saddle(eqx.Module):
 
     def __check_init__(self) -> None:
         checks.instance("problem", self.problem, Problem, "such as problems.Invariance(source)")
+        checks.instance("the problem's source", self.problem.source, Source, "such as sources.Dataset(x=x, y=y, z=z)")
+        checks.instance("the problem's loss", self.problem.loss, Loss, "such as losses.Square()")
+        checks.instance("link", self.link, (Link, type(None)))
         for name in ("primal", "dual"):
             space = getattr(self, name)
             checks.instance(name, space, FunctionSpace, "such as spaces.RKHS(kernels.Gaussian(0.5))")
@@ -86,8 +89,11 @@ class Saddle(eqx.Module):
         values = primal(_flat(terms.points)).reshape(terms.weights.shape)
         u = dual(terms.context, terms.target)
         payoff = jnp.mean(u * terms.moment(values) - self.loss.conjugate(u, terms.target))
-        paid = 0.5 * (self.primal_penalty or 0.0) * primal.norm2() - 0.5 * (self.dual_penalty or 0.0) * dual.norm2()
-        return float(payoff + paid)
+        if self.primal_penalty is not None:
+            payoff += 0.5 * self.primal_penalty * primal.norm2()
+        if self.dual_penalty is not None:
+            payoff -= 0.5 * self.dual_penalty * dual.norm2()
+        return float(payoff)
 
     def terms(self, sample: Sample | None = None) -> Terms:
         """The terms of the samples, checked; by default those of the whole finite data set."""
@@ -97,14 +103,18 @@ class Saddle(eqx.Module):
             sample = self.problem.source.columns
         else:
             sample = {name: checks.array(name, column) for name, column in sample.items()}
-        terms = self.problem.terms(sample)
-        checks.instance("the value of problem.terms(sample)", terms, Terms)
+        checks.instance("the value of problem.terms(sample)", self.problem.terms(sample), Terms)
+        terms = self.batch_terms(sample)
         terms.check()
         for name in ("points", "weights", "offset", "context", "target"):
             checks.array(f"Terms.{name}", getattr(terms, name))
         if not checks.traced(terms):
             self.loss.check_targets(np.asarray(terms.target))
         return terms
+
+    def batch_terms(self, sample: Sample) -> Terms:
+        """The terms of a batch in floating numbers, unchecked; for compiled code."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), self.problem.terms(sample))
 
     def dual_function(self, function: Function) -> DualFunction:
         """The dual space's function together with the link that makes dual variables of its values."""
@@ -128,7 +138,8 @@ class DualFunction(eqx.Module):
         if target is None:
             if self.link.needs_target:
                 raise checks.InputError(
-                    f"the dual variable of the {type(self.loss).__name__} loss depends on y; call dual(context, target)"
+                    f"the dual variable of the {type(self.loss).__name__} loss is read with its target; "
+                    "call dual(context, target)"
                 )
             target = jnp.zeros_like(values)
         target = jnp.asarray(target, dtype=values.dtype)

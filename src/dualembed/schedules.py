@@ -26,6 +26,7 @@ class Constant(Schedule):
 
     def __check_init__(self) -> None:
         checks.positive("rate", self.rate)
+        checks.single("rate", self.rate)
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate."""
@@ -39,6 +40,7 @@ class InverseSqrt(Schedule):
 
     def __check_init__(self) -> None:
         checks.positive("rate", self.rate)
+        checks.single("rate", self.rate)
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / √t."""
@@ -53,7 +55,9 @@ class OffsetSqrt(Schedule):
 
     def __check_init__(self) -> None:
         checks.positive("rate", self.rate)
+        checks.single("rate", self.rate)
         checks.not_negative("offset", self.offset)
+        checks.single("offset", self.offset)
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + √t)."""
@@ -68,7 +72,9 @@ class OffsetLinear(Schedule):
 
     def __check_init__(self) -> None:
         checks.positive("rate", self.rate)
+        checks.single("rate", self.rate)
         checks.not_negative("offset", self.offset)
+        checks.single("offset", self.offset)
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + t)."""

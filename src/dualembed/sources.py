@@ -147,8 +147,17 @@ class Simulator(LaidOut):
 
     def pilot(self, key: jax.Array, size: int) -> Sample:
         """`size` fresh samples, checked to be finite."""
+        one = self.draw(key)
+        checks.instance("what draw(key) returns", one, dict, "such as {'x': ..., 'y': ..., 'z': ...}")
         sample = SimulatorPlan(self.draw, key, size).batch(jnp.asarray(0))[0]
-        return {name: checks.array(f"{name} as drawn by the simulator", column) for name, column in sample.items()}
+        sample = {name: checks.array(f"{name} as drawn by the simulator", column) for name, column in sample.items()}
+        if (
+            not checks.traced(sample)
+            and size > 1
+            and all(np.ptp(column, axis=0).max() == 0 for column in sample.values())
+        ):
+            raise checks.InputError("every sample of the simulator is the same; draw from the key it is given")
+        return sample
 
     def capacity(self, *, batch: int, steps: int) -> int:
         """Every sample is new."""
@@ -183,6 +192,8 @@ class Stream(Source):
     feed: _Feed = eqx.field(static=True)
 
     def __init__(self, batches: Iterable[dict[str, Any]]) -> None:
+        if isinstance(batches, dict):
+            raise checks.InputError("a Stream needs an iterable of batches; for one dictionary of columns use Dataset")
         try:
             self.feed = _Feed(iter(batches))
         except TypeError:
@@ -243,15 +254,22 @@ class _Feed:
             batch = next(self.batches, None)
             if batch is None:
                 return
+            checks.instance("a batch of a stream", batch, dict, "such as {'x': ..., 'y': ..., 'z': ...}")
             columns = {name: np.asarray(checks.array(name, column)) for name, column in batch.items()}
             if self.waiting and columns.keys() != self.waiting[0].keys():
                 raise checks.InputError(
                     f"every batch of a stream needs the same columns; one has {sorted(columns)}, "
                     f"an earlier one {sorted(self.waiting[0])}"
                 )
-            lengths = {len(column) for column in columns.values()}
-            if len(lengths) != 1:
+            lengths = {len(column) if column.ndim else 0 for column in columns.values()}
+            if len(lengths) != 1 or 0 in lengths:
                 raise checks.InputError(f"the columns of a batch need equally many rows, but have {sorted(lengths)}")
+            for name, column in columns.items() if self.waiting else ():
+                if column.shape[1:] != self.waiting[0][name].shape[1:]:
+                    raise checks.InputError(
+                        f"{name} must have the same width in every batch of a stream, but has shapes "
+                        f"{self.waiting[0][name].shape} and {column.shape}"
+                    )
             self.waiting.append(columns)
             self.held += lengths.pop()
 

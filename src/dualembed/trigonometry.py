@@ -38,9 +38,11 @@ def sine(angle: Any) -> Any:
 
 
 def _reduced(angle: jax.Array) -> jax.Array:
-    """The angle less whole turns, in [-π, π]."""
+    """The angle less whole turns, in [-π, π] up to rounding."""
     turns = jnp.round(angle * (0.5 / np.pi))
-    return (angle - turns * _TURN_HIGH) - turns * _TURN_LOW
+    # Beyond 2^16 turns float32 cannot tell the angle any more; the clip keeps what comes out near [-1, 1]. It leaves
+    # room beyond π, where a rounded number of turns may leave the angle.
+    return jnp.clip((angle - turns * _TURN_HIGH) - turns * _TURN_LOW, -3.2, 3.2)
 
 
 def _polynomial(coefficients: tuple[float, ...], x: jax.Array) -> jax.Array:

@@ -34,7 +34,7 @@ def states(name: str, case: str, rows: int = STEPS * BATCH) -> list[Any]:
     points = jax.random.normal(jax.random.key(1), (rows, PER_SAMPLE, DIMENSION))
     found = [space.init(jax.random.key(2), layout)]
     advance = jax.jit(lambda state, move, step: space.descend(state, move, step, regulariser))
-    evaluate = jax.jit(space.evaluate)
+    evaluate = evaluation(name)
     for number in range(STEPS):
         slots = (number * BATCH + jnp.arange(BATCH)) % rows
         here = points[slots]
@@ -46,6 +46,12 @@ def states(name: str, case: str, rows: int = STEPS * BATCH) -> list[Any]:
 
 def step_size(number: int) -> float:
     return 0.3 / np.sqrt(number + 1)
+
+
+@functools.cache
+def evaluation(name: str) -> Any:
+    """The space's evaluation, compiled once."""
+    return jax.jit(SPACES[name].evaluate)
 
 
 CASES = {
@@ -71,7 +77,7 @@ def test_the_average_is_that_of_the_iterates_before_each_step_weighted_by_step_s
     space = SPACES[name]
     run = states(name, case, rows)
     gammas = np.asarray([step_size(number) for number in range(STEPS)])
-    values = np.asarray([space.evaluate(state, XS) for state in run[:-1]])
+    values = np.asarray([evaluation(name)(state, XS) for state in run[:-1]])
     wanted = gammas @ values / gammas.sum()
     np.testing.assert_allclose(space.averaged(run[-1])(XS), wanted, atol=2e-6)
     np.testing.assert_allclose(space.averaged(run[-1]).trimmed()(XS), wanted, atol=2e-6)
@@ -103,7 +109,8 @@ def test_the_ball_is_kept_and_its_projection_is_the_nearest_point(name: str) -> 
         assert float(space.norm2(state)) <= 0.4**2 * (1 + 1e-5)
     # The first step starts at zero in both, so that the bounded one is the free one scaled onto the sphere.
     scale = min(1.0, 0.4 / np.sqrt(float(space.norm2(free[1]))))
-    np.testing.assert_allclose(space.evaluate(bounded[1], XS), scale * space.evaluate(free[1], XS), atol=1e-6)
+    evaluate = evaluation(name)
+    np.testing.assert_allclose(evaluate(bounded[1], XS), scale * evaluate(free[1], XS), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", list(SPACES))
@@ -111,7 +118,7 @@ def test_functions_agree_with_the_state_they_came_from_and_can_be_differentiated
     space = SPACES[name]
     state = states(name, "penalty")[-1]
     function = space.last(state).trimmed()
-    np.testing.assert_allclose(function(XS), space.evaluate(state, XS), atol=1e-6)
+    np.testing.assert_allclose(function(XS), evaluation(name)(state, XS), atol=1e-6)
     np.testing.assert_allclose(jax.jit(lambda xs: function(xs))(XS), function(XS), atol=1e-6)
     slope = jax.grad(lambda x: function(x[None])[0])(XS[0])
     step = 1e-2

@@ -46,7 +46,7 @@ class Method:
             hyperparameters,
             samples,
             mean=[statistics.fmean(column) for column in columns],
-            std=[statistics.pstdev(column) for column in columns],
+            std=[statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns],
             final=[curve[-1] for curve in curves],
             seconds=seconds,
         )

@@ -107,7 +107,7 @@ class Sum(Kernel):
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
         choice, left, right = jax.random.split(key, 3)
         share = self.left.spectral_mass() / self.spectral_mass()
-        is_left = jax.random.uniform(choice, (count, 1)) < share
+        is_left = jax.random.uniform(choice, (count, 1), jnp.float32) < share
         drawn = self.left.frequencies(left, count, dim), self.right.frequencies(right, count, dim)
         return jnp.where(is_left, *drawn)
 

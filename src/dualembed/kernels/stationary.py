@@ -60,7 +60,9 @@ class Radial(Stationary):
 
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
         direction, length = jax.random.split(key)
-        return self.stretch(jax.random.normal(direction, (count, dim)) * self.mixing(length, count)[:, None])
+        return self.stretch(
+            jax.random.normal(direction, (count, dim), jnp.float32) * self.mixing(length, count)[:, None]
+        )
 
     @property
     def rotation_invariant(self) -> bool:
@@ -68,7 +70,7 @@ class Radial(Stationary):
 
     def radii(self, key: jax.Array, count: int, dim: int) -> jax.Array:
         direction, length = jax.random.split(key)
-        chi = jnp.linalg.norm(jax.random.normal(direction, (count, dim)), axis=1)
+        chi = jnp.linalg.norm(jax.random.normal(direction, (count, dim), jnp.float32), axis=1)
         return chi * self.mixing(length, count)
 
     def stretch(self, frequencies: jax.Array) -> jax.Array:
@@ -112,7 +114,7 @@ class Matern52(Radial):
 
 def _student_mixing(key: jax.Array, count: int, freedom: int) -> jax.Array:
     """Draws of sqrt(freedom / chi-squared), which make multivariate t vectors of Gaussian ones."""
-    return math.sqrt(freedom) / jnp.linalg.norm(jax.random.normal(key, (count, freedom)), axis=1)
+    return math.sqrt(freedom) / jnp.linalg.norm(jax.random.normal(key, (count, freedom), jnp.float32), axis=1)
 
 
 @final
@@ -133,7 +135,7 @@ class Laplacian(Stationary):
         return xp.exp(-sum(xp.abs(x[:, j, None] - z[:, j]) for j in range(x.shape[1])))
 
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
-        return jax.random.cauchy(key, (count, dim)) / self.bandwidth
+        return jax.random.cauchy(key, (count, dim), jnp.float32) / self.bandwidth
 
 
 @final

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, compilation
@@ -70,6 +72,7 @@ class Probe(eqx.Module):
             raise checks.InputError(f"metric must be a function of (primal, dual), not {metric!r}")
         if every is not None:
             checks.count("every", every)
+        at = (at,) if isinstance(at, int) else at
         for step in at:
             checks.count("at", step, at_least=0)
         self.metric, self.every, self.at = metric, every, tuple(int(step) for step in at)
@@ -109,13 +112,16 @@ def solve(key: jax.Array | int, saddle: Saddle, solver: Solver, probe: Probe | M
     compilation.enable_cache()
     if probe is not None and not isinstance(probe, Probe):
         probe = Probe(probe)
-    return solver.solve(as_key(key), saddle, probe)
+    result = solver.solve(as_key(key), saddle, probe)
+    if result.message:
+        warnings.warn(result.message, EarlyStopWarning if result.finite else DivergenceWarning, stacklevel=2)
+    return result
 
 
 def as_key(key: jax.Array | int) -> jax.Array:
     """A JAX key, made from a seed where a whole number is given."""
-    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
         return jax.random.key(int(key))
-    if isinstance(key, jax.Array):
+    if isinstance(key, jax.Array) and (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
         return key
-    raise checks.InputError(f"key must be a JAX random key or a whole number, not {key!r}")
+    raise checks.InputError(f"key must be a JAX random key or a whole number from 0 to 2**32 - 1, not {key!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import equinox as eqx
@@ -11,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.problems.base import Terms
 from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt, Schedule
-from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Pair, Probe, Result, Solver, Trace
+from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.sources import Dataset, LaidOut, Plan
-from dualembed.spaces.base import Layout, Move
+from dualembed.spaces.base import FunctionSpace, Layout, Move
 
 PILOT = 4096  # samples from which spaces learn where they will be used
 LOOKS = 50  # times at least that the host looks at a run: for divergence, progress and interruption
@@ -61,6 +61,7 @@ class EmbeddingSGD(Solver):
                 if not run.alive:
                     break
                 record.look(stop, run)
+        record.look(stop, run, last=True)
         return record.result(run, self._epilogue(run, stop))
 
     def begin(self, key: jax.Array, saddle: Saddle) -> Run:
@@ -75,14 +76,16 @@ class EmbeddingSGD(Solver):
             "capacity": source.capacity(batch=self.batch, steps=self.steps),
         }
         points = terms.points.reshape(-1, terms.points.shape[-1])
-        saddle.primal.check(points.shape[1])
-        saddle.dual.check(terms.context.shape[1])
+        _check_space("primal", saddle.primal, points.shape[1])
+        _check_space("dual", saddle.dual, terms.context.shape[1])
         primal = Layout(points, per_sample=terms.points.shape[1], **layout)
         dual = Layout(terms.context, per_sample=1, **layout)
         return Run(
             saddle.primal.init(primal_key, primal),
             saddle.dual.init(dual_key, dual),
+            limit=_limit(terms),
             alive=jnp.asarray(True),
+            sound=jnp.asarray(True),
             taken=jnp.asarray(0),
         )
 
@@ -96,24 +99,25 @@ class EmbeddingSGD(Solver):
         return Result(averaged.primal, averaged.dual, None, run.alive, last, run.taken)
 
     def _epilogue(self, run: Run, stop: int) -> str:
-        """What went otherwise than planned, warned about and returned; empty when nothing did."""
+        """What went otherwise than planned; empty when nothing did."""
+        if not run.sound:
+            return (
+                f"a sample of step {int(run.taken) + 1} of {self.steps} is not finite, so that Embedding-SGD stopped "
+                "there; mend what draws the samples; the result holds the iterates so far"
+            )
         if not run.alive:
-            message = (
+            return (
                 f"Embedding-SGD diverged at step {int(run.taken) + 1} of {self.steps}: lower the step sizes "
                 f"(primal {float(self.primal_step(jnp.asarray(1))):.3g}, "
                 f"dual {float(self._dual_step(jnp.asarray(1))):.3g} at the first step), or bound the functions with a "
                 "penalty or a radius; the result holds the last finite iterates"
             )
-            warnings.warn(message, DivergenceWarning, stacklevel=4)
-        elif stop < self.steps:
-            message = (
+        if stop < self.steps:
+            return (
                 f"the stream ended after {stop} of {self.steps} steps of {self.batch} rows; the result is that of the "
                 "steps taken"
             )
-            warnings.warn(message, EarlyStopWarning, stacklevel=4)
-        else:
-            message = ""
-        return message
+        return ""
 
     @property
     def _dual_step(self) -> Schedule:
@@ -121,11 +125,13 @@ class EmbeddingSGD(Solver):
 
 
 class Run(eqx.Module):
-    """The two states, whether the run is still finite, and how many steps it took while it was."""
+    """The two states, and how the run fares: a step is taken only while values keep below the limit."""
 
     primal: Any
     dual: Any
+    limit: jax.Array
     alive: jax.Array
+    sound: jax.Array  # whether every sample was finite
     taken: jax.Array
 
 
@@ -140,28 +146,55 @@ def advance(solver: EmbeddingSGD, saddle: Saddle, run: Run, plan: Plan, start: i
 def step(solver: EmbeddingSGD, saddle: Saddle, run: Run, batch: tuple[Any, jax.Array], number: jax.Array) -> Run:
     """One step of both players from the old (f, u); a run that has left the finite numbers stands still."""
     sample, slots = batch
-    terms = saddle.problem.terms(sample)
+    terms = saddle.batch_terms(sample)
     points = terms.points.reshape(-1, terms.points.shape[-1])
     primal_values = saddle.primal.evaluate(run.primal, points).reshape(terms.weights.shape)
     dual_values = saddle.dual.evaluate(run.dual, terms.context)
     primal_slopes, dual_slopes = saddle.slopes(terms, primal_values, dual_values)
-    # Far below overflow, so that the functions kept are finite wherever they are evaluated.
-    limit = jnp.sqrt(jnp.finfo(dual_values.dtype).max)
+    sound = run.sound & jnp.all(jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(terms)]))
     largest = jnp.maximum(jnp.max(jnp.abs(primal_values)), jnp.max(jnp.abs(dual_values)))
-    moves = jnp.maximum(jnp.max(jnp.abs(primal_slopes)), jnp.max(jnp.abs(dual_slopes)))
-    alive = run.alive & (jnp.maximum(largest, moves) < limit)  # NaN compares false
-    primal_move = Move(terms.points, primal_values, jnp.where(alive, primal_slopes, 0.0), slots, number)
-    dual_move = Move(
-        terms.context[:, None], dual_values[:, None], jnp.where(alive, -dual_slopes, 0.0)[:, None], slots, number
-    )
-    primal_step = jnp.where(alive, solver.primal_step(number + 1), 0.0)
-    dual_step = jnp.where(alive, solver._dual_step(number + 1), 0.0)
+    alive = run.alive & sound & (largest < run.limit)  # NaN compares false
+
+    def still(values: jax.Array) -> jax.Array:
+        return jnp.where(alive, values, 0.0)
+
+    def move(points: jax.Array, values: jax.Array, slopes: jax.Array) -> Move:
+        return Move(still(points), still(values), still(slopes), slots, number)
+
+    dual_values, dual_slopes = dual_values[:, None], -dual_slopes[:, None]
     return Run(
-        saddle.primal.descend(run.primal, primal_move, primal_step, saddle.primal_regulariser),
-        saddle.dual.descend(run.dual, dual_move, dual_step, saddle.dual_regulariser),
+        saddle.primal.descend(
+            run.primal,
+            move(terms.points, primal_values, primal_slopes),
+            still(solver.primal_step(number + 1)),
+            saddle.primal_regulariser,
+        ),
+        saddle.dual.descend(
+            run.dual,
+            move(terms.context[:, None], dual_values, dual_slopes),
+            still(solver._dual_step(number + 1)),
+            saddle.dual_regulariser,
+        ),
+        run.limit,
         alive,
+        sound,
         run.taken + alive,
     )
+
+
+def _limit(terms: Terms) -> jax.Array:
+    """Values at which a run counts as diverging: a hundred thousand times the data's own, and far below overflow."""
+    scale = jnp.maximum(jnp.max(jnp.abs(terms.target)), jnp.max(jnp.abs(terms.offset)))
+    return jnp.minimum(1e5 * jnp.where(scale > 0, scale, 1.0), jnp.finfo(scale.dtype).max ** 0.45)
+
+
+def _check_space(name: str, space: FunctionSpace, dimension: int) -> None:
+    """Raise with the role in front when a space cannot live on the data."""
+    try:
+        space.check(dimension)
+    except checks.InputError as error:
+        where = "points of f" if name == "primal" else "contexts"
+        raise checks.InputError(f"{name} does not fit the {where}, of dimension {dimension}: {error}") from None
 
 
 @jax.jit
@@ -184,14 +217,14 @@ class _Record:
         self.averaged: list[Any] = []
         self.last: list[Any] = []
 
-    def look(self, step: int, run: Run) -> None:
-        """Note the metric where the probe wants it."""
-        if self.probe is None or step not in self.marks:
+    def look(self, step: int, run: Run, *, last: bool = False) -> None:
+        """Note the metric where the probe wants it, and at the end of a run wherever that is."""
+        if self.probe is None or step in self.steps or not (last or step in self.marks):
             return
-        averaged, last = functions(self.rules, run)
+        averaged, current = functions(self.rules, run)
         self.steps.append(step)
         self.averaged.append(self.probe.metric(averaged.primal, averaged.dual))
-        self.last.append(self.probe.metric(last.primal, last.dual))
+        self.last.append(self.probe.metric(current.primal, current.dual))
 
     def result(self, run: Run, message: str) -> Result:
         """The functions without their empty buffers, and the notes."""

@@ -21,7 +21,7 @@ class Gap(eqx.Module):
     """ε_gap = best_response_of_dual - best_response_of_primal, that is max_u Φ(f, u) - min_f Φ(f, u).
 
     Infinite, with `message` saying so, when f is neither penalised nor kept in a ball: Φ is then linear in f and
-    has no minimum. `residual` bounds how far the inner maximisation was from its optimum (0 when exact).
+    has no minimum. `residual` estimates how far the inner maximisation stayed from its optimum (0 when exact).
     """
 
     value: float
@@ -150,7 +150,7 @@ def _best_general(
     """
     n = len(moment)
     free = regulariser.radius is None and float(regulariser.penalty or 0.0) == 0.0
-    basis = np.linalg.qr(features)[0] if free else np.zeros((n, 0))
+    basis = _span(features) if free else np.zeros((n, 0))
 
     def split(a: np.ndarray) -> np.ndarray:
         return a - basis @ (basis.T @ a)
@@ -178,6 +178,12 @@ def _best_general(
         value = np.asarray(loss.value(jnp.asarray(moment - split(a)), jnp.asarray(target)))
     bound = float(value.mean()) + cost(split(a))[0]
     return bound, bound - found.fun + float(np.linalg.norm(found.jac) * np.linalg.norm(a))
+
+
+def _span(features: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the columns' span; columns that depend on others add nothing."""
+    left, singular, _ = np.linalg.svd(features, full_matrices=False)
+    return left[:, singular > singular[0] * len(singular) * np.finfo(float).eps]
 
 
 def _stretch(regulariser: Regulariser, norm: float) -> float:

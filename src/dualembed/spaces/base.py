@@ -40,8 +40,10 @@ class Regulariser(eqx.Module):
         """Raise one clear sentence for a negative penalty or a radius that is not positive."""
         if self.penalty is not None:
             checks.not_negative(f"{name}_penalty", self.penalty)
+            checks.single(f"{name}_penalty", self.penalty)
         if self.radius is not None:
             checks.positive(f"{name}_radius", self.radius, "leave it out for no norm ball")
+            checks.single(f"{name}_radius", self.radius)
 
     @property
     def idle(self) -> bool:

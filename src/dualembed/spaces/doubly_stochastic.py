@@ -114,7 +114,8 @@ class SeededFunction(Function):
             return total + jnp.sum(jax.vmap(contribution)(number * tile + jnp.arange(tile)), axis=0)
 
         stop = -(-(count if self.used is None else self.used) // tile)
-        return jax.lax.fori_loop(0, stop, add, jnp.zeros(xs.shape[0], self.coefficients.dtype))
+        dtype = jnp.result_type(xs, self.coefficients)
+        return jax.lax.fori_loop(0, stop, add, jnp.zeros(xs.shape[0], dtype))
 
     def norm2(self) -> jax.Array:
         """Blocks · Σ c², the Monte-Carlo estimate of |f|² over the frequencies (f = ∫ a(ω) φ_ω dP(ω) has ∫ a² dP)."""
@@ -134,8 +135,11 @@ class SeededFunction(Function):
 
 
 def draw_block(key: jax.Array, number: jax.Array, kernel: Kernel, *, size: int, dimension: int) -> WaveMap:
-    """The features of block `number`: √(2 k(0)/size) cos(ωᵀx + b), always the same for the same key and number."""
+    """The features of block `number`: √(2 k(0)/size) cos(ωᵀx + b), always the same for the same key and number.
+
+    Drawn in float32 whatever precision is in force, because other precisions draw other numbers.
+    """
     frequency_key, phase_key = jax.random.split(jax.random.fold_in(key, number))
     waves = frequencies(frequency_key, kernel, size, dimension=dimension)
-    phases = jax.random.uniform(phase_key, (size,), maxval=2 * np.pi)
+    phases = jax.random.uniform(phase_key, (size,), jnp.float32, maxval=2 * np.pi)
     return WaveMap(waves, phases, jnp.sqrt(2 * kernel.spectral_mass() / size))

@@ -44,7 +44,7 @@ class Fourier(LinearSpace):
         count = self.size // 2 if self.pairs else self.size
         frequency_key, phase_key = jax.random.split(key)
         waves = frequencies(frequency_key, self.kernel, count, dimension=layout.dimension, orthogonal=self.orthogonal)
-        phases = None if self.pairs else jax.random.uniform(phase_key, (count,), maxval=2 * np.pi)
+        phases = None if self.pairs else jax.random.uniform(phase_key, (count,), jnp.float32, maxval=2 * np.pi)
         return WaveMap(waves, phases, jnp.sqrt(2 * self.kernel.spectral_mass() / self.size))
 
 
@@ -84,6 +84,6 @@ def frequencies(key: jax.Array, kernel: Kernel, count: int, *, dimension: int, o
         )
     blocks = -(-count // dimension)
     direction_key, radius_key = jax.random.split(key)
-    squares = jax.random.normal(direction_key, (blocks, dimension, dimension))
+    squares = jax.random.normal(direction_key, (blocks, dimension, dimension), jnp.float32)
     directions = jnp.linalg.qr(squares)[0].reshape(-1, dimension)[:count]
     return kernel.stretch(directions * kernel.radii(radius_key, count, dimension)[:, None])

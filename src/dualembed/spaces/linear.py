@@ -88,4 +88,4 @@ def running_average(average: Any, current: Any, total: jax.Array, step: jax.Arra
     """(Σ γ_k w_k / Σ γ_k, Σ γ_k) with the iterate before this step counted in by its step size."""
     total = total + step
     share = step / jnp.maximum(total, jnp.finfo(total.dtype).tiny)
-    return jax.tree.map(lambda mean, value: mean + share * (value - mean), average, current), total
+    return jax.tree.map(lambda mean, value: (mean + share * (value - mean)).astype(mean.dtype), average, current), total

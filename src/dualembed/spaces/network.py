@@ -37,6 +37,11 @@ class Network(FunctionSpace):
         if self.build is not None and not callable(self.build):
             raise checks.InputError(f"build must be a function (key, dimension) -> network, not {self.build!r}")
         checks.instance("optimiser", self.optimiser, optax.GradientTransformation, "such as optax.scale_by_adam()")
+        if float(self.optimiser.update(jnp.ones(()), self.optimiser.init(jnp.zeros(())), jnp.zeros(()))[0]) < 0:
+            raise checks.InputError(
+                "optimiser must keep the gradient's sign, because the solver's schedule multiplies and subtracts it; "
+                "give optax.scale_by_adam() instead of optax.adam(rate), optax.identity() instead of optax.sgd(rate)"
+            )
 
     def check(self, dimension: int) -> None:
         """The network must turn a point (d,) into one number."""
@@ -68,10 +73,13 @@ class Network(FunctionSpace):
         def values(theta: Any) -> jax.Array:
             return state.network.with_parameters(theta).evaluate(points)
 
-        gradient = jax.vjp(values, parameters)[1](move.slopes.reshape(-1))[0]
+        found, pull_back = jax.vjp(values, parameters)
+        gradient = pull_back(move.slopes.reshape(-1).astype(found.dtype))[0]
         direction, optimiser_state = self.optimiser.update(gradient, state.optimiser, parameters)
         shrink = regulariser.shrinkage(step)
-        moved = jax.tree.map(lambda theta, change: shrink * theta - step * change, parameters, direction)
+        moved = jax.tree.map(
+            lambda theta, change: (shrink * theta - step * change).astype(theta.dtype), parameters, direction
+        )
         average, total = running_average(state.average, parameters, state.total, step)
         return Training(state.network.with_parameters(moved), average, total, optimiser_state)
 

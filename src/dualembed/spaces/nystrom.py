@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
@@ -83,7 +84,8 @@ class LeverageScores(Landmarks):
 class Nystrom(LinearSpace):
     """f = Σ_j c_j k(landmark_j, ·) in whitened coordinates w, so that |w| is the RKHS norm of f exactly.
 
-    With every distinct point of the data a landmark it is the RKHS itself on that data.
+    With every distinct point of the data a landmark it is the RKHS itself on that data, up to directions that
+    rounding of the kernel's values would swamp.
     """
 
     kernel: Kernel
@@ -131,9 +133,17 @@ class LandmarkMap(FeatureMap):
 
 def whitened(kernel: Kernel, landmarks: jax.Array) -> LandmarkMap:
     """The features of these landmarks, orthonormal in the RKHS; directions lost to rounding are dropped."""
-    xp = landmarks.__array_namespace__()
-    values, vectors = xp.linalg.eigh(kernel.gram(landmarks, landmarks))
-    floor = 10 * landmarks.shape[0] * xp.finfo(values.dtype).eps * xp.maximum(values[-1], xp.finfo(values.dtype).tiny)
+    traced = checks.traced(kernel, landmarks)
+    xp = jnp if traced else np
+    # In float64 wherever the numbers are known: float32 would lose most directions of a smooth kernel.
+    points = landmarks if traced else np.asarray(landmarks, dtype=np.float64)
+    values, vectors = xp.linalg.eigh(kernel.gram(points, points))
+    # Dropped: what the decomposition cannot resolve, and what rounding of kernel values would swamp at use,
+    # where a direction of eigenvalue v comes out with an error of about eps √(trace / v).
+    rounding = 100 * float(jnp.finfo(landmarks.dtype).eps)
+    floor = xp.maximum(4 * xp.finfo(values.dtype).eps * values[-1], rounding**2 * xp.sum(xp.maximum(values, 0)))
     kept = values > floor
-    scales = xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1.0)), 0.0)
-    return LandmarkMap(kernel, landmarks, vectors * scales)
+    whitener = vectors * xp.where(kept, 1 / xp.sqrt(xp.where(kept, values, 1.0)), 0.0)
+    if isinstance(landmarks, jax.Array):
+        whitener = jnp.asarray(whitener, landmarks.dtype)
+    return LandmarkMap(kernel, landmarks, whitener)

@@ -67,10 +67,7 @@ class RKHS(FunctionSpace):
         points = move.points.reshape(-1, move.points.shape[-1])
         added = -step * move.slopes.reshape(-1)
         shrink = regulariser.shrinkage(step)
-        # |a f + Δ|² = a² |f|² + 2 a Σ_b c_b f(x_b) + cᵀ K c
-        cross = jnp.dot(added, move.values.reshape(-1))
-        norm2 = shrink**2 * state.norm2 + 2 * shrink * cross + added @ self.kernel.gram(points, points) @ added
-        norm2 = jnp.maximum(norm2, 0.0)
+        norm2 = self._moved_norm2(state.norm2, points, added, shrink * move.values.reshape(-1), shrink=shrink)
         project = regulariser.projection(norm2)
         delta = (project * added).reshape(move.slopes.shape)
         old = state.coefficients if regulariser.idle else project * shrink * state.coefficients
@@ -83,6 +80,17 @@ class RKHS(FunctionSpace):
             slots=state.slots.at[move.number].set(move.slots.astype(jnp.int32)),
             tile=state.tile,
         )
+
+    def _moved_norm2(
+        self, norm2: jax.Array, points: jax.Array, added: jax.Array, values: jax.Array, *, shrink: jax.Array
+    ) -> jax.Array:
+        """|a f + Δ|² = a² |f|² + 2 Σ_b c_b a f(x_b) + cᵀ K c, with K built a few rows at a time."""
+        rows = min(len(points), 1024)
+        padding = -len(points) % rows
+        blocks = jnp.pad(points, ((0, padding), (0, 0))).reshape(-1, rows, points.shape[1])
+        weights = jnp.pad(added, (0, padding)).reshape(-1, rows)
+        own = jax.lax.map(lambda part: part[1] @ (self.kernel.gram(part[0], points) @ added), (blocks, weights))
+        return jnp.maximum(shrink**2 * norm2 + 2 * jnp.dot(added, values) + jnp.sum(own), 0.0)
 
     def norm2(self, state: Expansion) -> jax.Array:
         """|f|² as kept up step by step."""
@@ -144,7 +152,8 @@ class KernelFunction(Function):
 
         # A loop that ends at the last occupied tile pays nothing for empty slots; a fixed one can be differentiated.
         stop = tiles if self.used is None else -(-self.used // self.tile)
-        return jax.lax.fori_loop(0, stop, add, jnp.zeros(xs.shape[0], self.coefficients.dtype))
+        dtype = jnp.result_type(xs, self.coefficients, self.centres)
+        return jax.lax.fori_loop(0, stop, add, jnp.zeros(xs.shape[0], dtype))
 
     def norm2(self) -> jax.Array:
         """cᵀ K c, computed afresh."""
@@ -166,4 +175,4 @@ class KernelFunction(Function):
 
 def _tile(queries: int) -> int:
     """Centres per tile: about 2^15 kernel values at a time, which stay in a core's cache; 256 to 2048 centres."""
-    return max(256, min(2048, 1 << ((1 << 15) // max(queries, 1)).bit_length() - 1))
+    return max(256, min(2048, 1 << max(1, (1 << 15) // max(queries, 1)).bit_length() - 1))
