@@ -35,7 +35,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualembed import kernels, links, losses, problems, schedules, solvers, sources, spaces
+    from dualembed import baselines, kernels, links, losses, problems, schedules, selection, solvers, sources, spaces
     from dualembed.checks import InputError
     from dualembed.problems import Terms
     from dualembed.saddle import Saddle
@@ -49,11 +49,13 @@ __all__ = [
     "Terms",
     "Result",
     "InputError",
+    "baselines",
     "kernels",
     "links",
     "losses",
     "problems",
     "schedules",
+    "selection",
     "solvers",
     "sources",
     "spaces",
@@ -67,7 +69,9 @@ _HOMES = {
     "Terms": "dualembed.problems",
     "InputError": "dualembed.checks",
 }
-_MODULES = frozenset({"kernels", "links", "losses", "problems", "schedules", "solvers", "sources", "spaces"})
+_MODULES = frozenset(
+    {"baselines", "kernels", "links", "losses", "problems", "schedules", "selection", "solvers", "sources", "spaces"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,8 @@ class Terms(eqx.Module):
     """What a batch of B samples says about f: moment = Σ_k weights_k f(points_k) + offset, in a context, with a target.
 
     points (B, K, d), weights (B, K), offset (B,), context (B, c), target (B,). `known` says for each of the K points
-    whether the context determines it (V(s) given s), which the honest score uses; empty means none of them.
+    whether the context determines its weights_k f(points_k) (V(s) given s), and `offset_known` whether it determines
+    the offset; the honest score uses both. Empty means none of the points.
     """
 
     points: jax.Array
@@ -28,6 +29,7 @@ class Terms(eqx.Module):
     context: jax.Array
     target: jax.Array
     known: tuple[bool, ...] = eqx.field(default=(), static=True)
+    offset_known: bool = eqx.field(default=False, static=True)
 
     def moment(self, values: jax.Array) -> jax.Array:
         """Σ_k weights_k values_k + offset for values (B, K) of f at the points: shape (B,)."""

@@ -1,0 +1,60 @@
+"""Instrumental variables: the effect f of x on y where hidden causes move both, from instruments z that move only x."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+from dualembed.losses import Loss, Square
+from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.sources import Dataset, Sample, Source
+
+
+class InstrumentalVariables(Problem):
+    """min over f of E[loss_y(E[f(x) | context])], the context being z for the square loss and (z, y) for others.
+
+    Columns: x (B,) or (B, dx), the treatment with any exogenous controls that f takes; y (B,); z (B,) or (B, dz), the
+    instruments with the same controls again.
+
+    For the square loss only E[y | z] matters, so that z alone is the context: E[f(x) - y | z] = 0. For any other
+    loss the dual variable loss'_y(E[f(x) | z, y]) depends on y by itself, and a context without y would be
+    another objective (for the logistic loss one solved by u = 0); y is then the last column of the context.
+
+    >>> data = Dataset(x=[0.0, 1.0], z=[0.1, 0.9], y=[1.0, 2.0])
+    >>> InstrumentalVariables(data).terms(data.columns).context.shape
+    (2, 1)
+    """
+
+    source: Source
+    loss: Loss = eqx.field(default_factory=Square)
+
+    def __check_init__(self) -> None:
+        checks.instance("source", self.source, Source, "such as sources.Dataset(x=..., y=..., z=...)")
+        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
+        if isinstance(self.source, Dataset):
+            self.terms(self.source.columns)
+
+    def terms(self, sample: Sample) -> Terms:
+        """Point x with weight 1, offset 0, context z (or (z, y)), target y."""
+        missing = {"x", "y", "z"} - sample.keys()
+        if missing:
+            raise checks.InputError(
+                f"an instrumental-variables problem needs the columns x, y and z; {', '.join(sorted(missing))} missing "
+                f"from {sorted(sample)}; for plain regression give x as z too"
+            )
+        if np.ndim(sample["y"]) != 1:
+            raise checks.InputError(f"y must have shape (rows,), but has {np.shape(sample['y'])}")
+        target = jnp.asarray(sample["y"])
+        instruments = columns_of("z", sample["z"])
+        if not self.loss.quadratic:
+            instruments = jnp.concatenate([instruments, target[:, None]], axis=1)
+        return Terms(
+            points=columns_of("x", sample["x"])[:, None, :],
+            weights=jnp.ones_like(target)[:, None],
+            offset=jnp.zeros_like(target),
+            context=instruments,
+            target=target,
+            known=(False,),
+        )

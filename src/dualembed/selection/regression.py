@@ -1,0 +1,139 @@
+"""Cross-fitted regression: E[response | context] at each row from rows that have no part in it.
+
+Kernel ridge in float64 from sums over blocks of rows: a row enters once for each bandwidth, and all regressions, with
+their choice of bandwidth and ridge, follow from the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dualembed import kernels
+
+LANDMARKS = 300
+LINEAR_COLUMNS = 100  # contexts with more columns are seen through the kernel alone
+TILE = 4096  # rows at a time: with LANDMARKS + LINEAR_COLUMNS features, 13 MB
+BANDWIDTHS = (0.1, 0.2, 0.4, 0.8)  # times the median distance between contexts; wider ones act like polynomials
+RIDGES = np.logspace(3, -7, 21)  # for a kernel with k(x, x) = 1; the smoothest first, so that it wins ties
+ROWS_PER_STATE = 12  # from so many rows for each distinct context on, a table of means needs no smoothing
+
+
+def cross_fit(
+    context: Any, response: np.ndarray, blocks: np.ndarray, *, uses: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Estimates (J, n) of E[response | context], each from blocks of rows that its own row's fold has no part in.
+
+    Row i is in block blocks_i and fold blocks_i // 2; its estimate j comes from the blocks b with uses[j, fold, b].
+    Each is a kernel ridge regression on Nyström features of a Gaussian kernel plus a constant and linear ones; its
+    bandwidth and ridge minimise the generalised cross-validation error on its own blocks. Where contexts recur (a
+    finite state space), it is the mean response of each.
+    """
+    estimates = np.full((uses.shape[0], len(response)), response.mean())
+    scale = response.std()
+    if scale <= 1e-13 * np.abs(response).max():
+        return estimates
+    inputs = _standardised(context)
+    candidates, ridges = _candidates(inputs, rng)
+    best: dict[tuple[int, int], tuple[float, _Features, np.ndarray]] = {}
+    for features in candidates:
+        # Neither the scale nor the shift touches the choice of a regression with a free constant; both save digits.
+        sums = _sums(features, inputs, (response - response.mean()) / scale, blocks=blocks, count=uses.shape[2])
+        for index in np.ndindex(uses.shape[:2]):
+            error, coefficients = _ridge(features, np.tensordot(uses[index].astype(float), sums, axes=1), ridges)
+            if index not in best or error < best[index][0]:
+                best[index] = error, features, coefficients
+    for (j, fold), (_, features, coefficients) in best.items():
+        seen = response[uses[j, fold][blocks]]
+        for tile in _tiles(np.flatnonzero(blocks // 2 == fold)):
+            fitted = response.mean() + scale * (features(inputs[tile]) @ coefficients)
+            # A conditional mean lies between the extremes; an extrapolation at an outlying context may not.
+            estimates[j, tile] = np.clip(fitted, seen.min(), seen.max())
+    return estimates
+
+
+class _Features:
+    """Kernel values at the landmarks, the coordinates themselves and a one: (n, m + d + 1)."""
+
+    def __init__(self, kernel: kernels.Kernel, landmarks: Any) -> None:
+        self.kernel, self.landmarks = kernel, landmarks
+        size, dimension = landmarks.shape
+        self.linear = dimension if dimension <= LINEAR_COLUMNS else 0
+        eigenvalues, vectors = np.linalg.eigh(np.asarray(kernel.gram(landmarks, landmarks)))
+        kept = eigenvalues > 1e-8 * eigenvalues[-1]
+        # Whitening turns kernel values into features whose plain ridge is the kernel's; it is applied to sums over
+        # the rows, not to the rows. Linear features weigh a hundred times the kernel's, so that a plain trend, which
+        # a ridge that suits the kernel would shrink, is left alone.
+        self.whitening = np.zeros((size + self.linear, int(kept.sum()) + self.linear))
+        self.whitening[:size, : int(kept.sum())] = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+        self.whitening[size:, int(kept.sum()) :] = np.eye(self.linear) * 10 / np.sqrt(dimension)
+
+    def __call__(self, inputs: Any) -> np.ndarray:
+        values = np.asarray(self.kernel.gram(inputs, self.landmarks))
+        return np.concatenate([values, inputs[:, : self.linear], np.ones((len(inputs), 1))], axis=1)
+
+
+def _sums(
+    features: _Features, inputs: np.ndarray, response: np.ndarray, *, blocks: np.ndarray, count: int
+) -> np.ndarray:
+    """Σ (φ, 1, y)(φ, 1, y)ᵀ over the rows of each block: (count, p, p)."""
+    size = features.whitening.shape[0] + 2
+    sums = np.zeros((count, size, size))
+    for block in range(count):
+        for tile in _tiles(np.flatnonzero(blocks == block)):
+            joined = np.concatenate([features(inputs[tile]), response[tile, None]], axis=1)
+            sums[block] += joined.T @ joined
+    return sums
+
+
+def _ridge(features: _Features, sums: np.ndarray, ridges: np.ndarray) -> tuple[float, np.ndarray]:
+    """(generalised cross-validation error, coefficients of the features) of the best ridge, the constant being free."""
+    rows = sums[-2, -2]
+    mean = sums[-2] / rows
+    covariance = sums / rows - np.outer(mean, mean)
+    whitening = features.whitening
+    eigenvalues, vectors = np.linalg.eigh(whitening.T @ covariance[:-2, :-2] @ whitening)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    slopes = vectors.T @ (whitening.T @ covariance[:-2, -1])
+    ridges = ridges[:, None]
+    shrunk = slopes / (eigenvalues + ridges)
+    misfit = covariance[-1, -1] - np.sum(shrunk**2 * (eigenvalues + 2 * ridges), axis=1)
+    freedom = 1 + np.sum(eigenvalues / (eigenvalues + ridges), axis=1)
+    # Sums of squares leave a misfit of rounding size where the response is a function of the context.
+    misfit = np.maximum(misfit, 1e-14 * sums[-1, -1] / rows)
+    left = 1 - freedom / rows
+    error = np.where(left > 0.1, misfit / np.maximum(left, 0.1) ** 2, np.inf)
+    chosen = int(np.argmin(error))
+    # Fitting the residuals once more squares each direction's shrinkage (twicing; Newey, Hsieh and Robins, 2004). The
+    # two regressions' variances cancel in the honest score and their biases do not: less bias is worth some variance.
+    twice = shrunk[chosen] * (1 + ridges[chosen] / (eigenvalues + ridges[chosen]))
+    coefficients = whitening @ (vectors @ twice)
+    return float(error[chosen]), np.append(coefficients, mean[-1] - mean[:-2] @ coefficients)
+
+
+def _standardised(context: np.ndarray) -> np.ndarray:
+    """The columns with mean 0 and standard deviation 1; constant ones become 0."""
+    centred = context - context.mean(axis=0)
+    spread = centred.std(axis=0)
+    constant = spread <= 1e-13 * np.abs(context).max(axis=0)
+    return np.where(constant, 0.0, centred / np.where(constant, 1.0, spread))
+
+
+def _candidates(inputs: np.ndarray, rng: np.random.Generator) -> tuple[list[_Features], np.ndarray]:
+    """(features, ridges) to choose from, on distinct rows drawn at random, more of them for more data."""
+    rows = len(inputs)
+    looked_at = rng.choice(rows, min(rows, 10 * LANDMARKS), replace=False)
+    distinct = np.unique(inputs[looked_at], axis=0)
+    if len(distinct) <= min(LANDMARKS, rows // ROWS_PER_STATE):
+        return [_Features(kernels.Categorical(), distinct)], RIDGES[-1:]
+    size = min(len(distinct), LANDMARKS, int(4 * np.sqrt(rows)))
+    landmarks = distinct[rng.choice(len(distinct), size, replace=False)]
+    bandwidth = kernels.median_bandwidth(landmarks)
+    return [_Features(kernels.Gaussian(factor * bandwidth), landmarks) for factor in BANDWIDTHS], RIDGES
+
+
+def _tiles(rows: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(rows), TILE):
+        yield rows[start : start + TILE]
