@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -43,8 +44,8 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         """The statistics of both sets of rows."""
-        mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
-        return Statistics(*(a + b for a, b in zip(mine, others, strict=True)))
+        names = [field.name for field in dataclasses.fields(self)]
+        return Statistics(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def residual_variance(self, theta: np.ndarray) -> float:
         """mean (t - θᵀg)², the noise of one moment under the function with weights θ."""
@@ -59,16 +60,16 @@ def gather(
     primal, dual = on_host(primal), on_host(dual)
     found = [Statistics.empty(primal.size, dual.size) for _ in range(folds)]
     start = 0
-    for terms in double_terms(problem, sample):
-        rows, count, width = terms.points.shape
-        psi = _features(primal, terms.points.reshape(rows * count, width)).reshape(rows, count, -1)
-        g = psi[:, 0] * terms.weights[:, :1] if count == 1 else np.einsum("nk,nkm->nm", terms.weights, psi)
-        phi = _features(dual, terms.context)
-        t = terms.target - terms.offset
-        for fold in range(folds):
-            chosen = slice((fold - start) % folds, None, folds)
-            found[fold] = found[fold] + _products(phi[chosen], g[chosen], t[chosen])
-        start += rows
+    # NumPy's cosines and exponentials use one core; two threads make the features of both players at once.
+    with ThreadPoolExecutor(2) as threads:
+        for terms in double_terms(problem, sample):
+            moments = threads.submit(_moment_features, primal, terms)
+            phi = threads.submit(_features, dual, terms.context).result()
+            g, t = moments.result(), terms.target - terms.offset
+            for fold in range(folds):
+                chosen = slice((fold - start) % folds, None, folds)
+                found[fold] = found[fold] + _products(phi[chosen], g[chosen], t[chosen])
+            start += len(t)
     return found
 
 
@@ -99,6 +100,13 @@ def _is_real(leaf: Any) -> bool:
 def _features(features: FeatureMap, xs: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):  # a basis of the user's own may be written in JAX
         return np.asarray(features(xs))
+
+
+def _moment_features(features: FeatureMap, terms: Any) -> np.ndarray:
+    """g = Σ_k w_k ψ(p_k), (n, m)."""
+    rows, count, width = terms.points.shape
+    psi = _features(features, terms.points.reshape(rows * count, width)).reshape(rows, count, -1)
+    return psi[:, 0] * terms.weights[:, :1] if count == 1 else np.einsum("nk,nkm->nm", terms.weights, psi)
 
 
 def _products(phi: np.ndarray, g: np.ndarray, t: np.ndarray) -> Statistics:
