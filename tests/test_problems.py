@@ -133,7 +133,7 @@ def test_a_discount_of_one_will_do_where_episodes_end() -> None:
 
 
 def test_missing_columns_and_unlike_states_are_named() -> None:
-    with pytest.raises(de.InputError, match="next_state, reward missing"):
+    with pytest.raises(de.InputError, match="reward, next_state missing"):
         problems.PolicyEvaluation(sources.Dataset(state=[1.0]), 0.5)
     unlike = sources.Dataset(state=[[1.0, 2.0]], next_state=[1.0], reward=[0.0])
     with pytest.raises(de.InputError, match="same shape"):
@@ -160,3 +160,11 @@ def test_bad_instruments_are_refused_at_the_entrance() -> None:
         problems.InstrumentalVariables(sources.Dataset(x=[1.0], y=[1.0]))
     with pytest.raises(de.InputError, match="y must have shape"):
         problems.InstrumentalVariables(sources.Dataset(x=[1.0], y=[[1.0]], z=[1.0]))
+
+
+def test_a_batch_without_an_ending_is_fine_where_the_data_set_has_one():
+    steps = np.arange(10.0)
+    data = sources.Dataset(state=steps, reward=np.ones(10), next_state=steps + 1, terminated=(steps == 9).astype(float))
+    problem = problems.PolicyEvaluation(data, 1.0)
+    first = {name: column[:5] for name, column in data.columns.items()}
+    assert problem.terms(first).weights.shape == (5, 2)

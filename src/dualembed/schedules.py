@@ -47,8 +47,8 @@ class InverseSqrt(Schedule):
         return self.rate / jnp.sqrt(jnp.asarray(t, dtype=float))
 
 
-class OffsetSqrt(Schedule):
-    """rate / (offset + √t), the schedule of the paper's experiments (η and n0 there)."""
+class Offset(Schedule):
+    """A decaying step with an offset that keeps the first ones small."""
 
     rate: float | jax.Array = eqx.field(converter=checks.real)
     offset: float | jax.Array = eqx.field(default=1.0, converter=checks.real)
@@ -58,23 +58,18 @@ class OffsetSqrt(Schedule):
         checks.single("rate", self.rate)
         checks.not_negative("offset", self.offset)
         checks.single("offset", self.offset)
+
+
+class OffsetSqrt(Offset):
+    """rate / (offset + √t), the schedule of the paper's experiments (η and n0 there)."""
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + √t)."""
         return self.rate / (self.offset + jnp.sqrt(jnp.asarray(t, dtype=float)))
 
 
-class OffsetLinear(Schedule):
+class OffsetLinear(Offset):
     """rate / (offset + t), for strongly convex objectives (residual gradient and kernel MDP in the paper)."""
-
-    rate: float | jax.Array = eqx.field(converter=checks.real)
-    offset: float | jax.Array = eqx.field(default=1.0, converter=checks.real)
-
-    def __check_init__(self) -> None:
-        checks.positive("rate", self.rate)
-        checks.single("rate", self.rate)
-        checks.not_negative("offset", self.offset)
-        checks.single("offset", self.offset)
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + t)."""

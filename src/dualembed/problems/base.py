@@ -91,6 +91,24 @@ class Moment(Problem):
         return self.function(sample)
 
 
+def require(problem: str, sample: Sample, *names: str) -> None:
+    """Raise one clear sentence unless the sample has every column the problem needs."""
+    missing = [name for name in names if name not in sample]
+    if missing:
+        wanted = ", ".join(names[:-1]) + f" and {names[-1]}"
+        raise checks.InputError(
+            f"{problem} needs the columns {wanted}; {', '.join(missing)} missing from {sorted(sample)}"
+        )
+
+
+def vector_of(name: str, value: Any) -> jax.Array:
+    """An array of shape (B,)."""
+    array = jnp.asarray(value)
+    if array.ndim != 1:
+        raise checks.InputError(f"{name} must have shape (rows,), but has {array.shape}")
+    return array
+
+
 def columns_of(name: str, value: Any) -> jax.Array:
     """An array of shape (B,) or (B, d) as (B, d)."""
     array = jnp.asarray(value)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.problems.base import Problem, Terms, columns_of, require, vector_of
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -38,15 +37,8 @@ class InstrumentalVariables(Problem):
 
     def terms(self, sample: Sample) -> Terms:
         """Point x with weight 1, offset 0, context z (or (z, y)), target y."""
-        missing = {"x", "y", "z"} - sample.keys()
-        if missing:
-            raise checks.InputError(
-                f"an instrumental-variables problem needs the columns x, y and z; {', '.join(sorted(missing))} missing "
-                f"from {sorted(sample)}; for plain regression give x as z too"
-            )
-        if np.ndim(sample["y"]) != 1:
-            raise checks.InputError(f"y must have shape (rows,), but has {np.shape(sample['y'])}")
-        target = jnp.asarray(sample["y"])
+        require("an instrumental-variables problem (for plain regression give x as z too)", sample, "x", "y", "z")
+        target = vector_of("y", sample["y"])
         instruments = columns_of("z", sample["z"])
         if not self.loss.quadratic:
             instruments = jnp.concatenate([instruments, target[:, None]], axis=1)

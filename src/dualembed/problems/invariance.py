@@ -5,9 +5,8 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
-from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.problems.base import Problem, Terms, columns_of, require, vector_of
 from dualembed.sources import Sample, Source
 
 
@@ -23,15 +22,8 @@ class Invariance(Problem):
 
     def terms(self, sample: Sample) -> Terms:
         """Points z_1..z_M with weights 1/M, context (x, y), target y."""
-        missing = {"x", "y", "z"} - sample.keys()
-        if missing:
-            raise checks.InputError(
-                f"an invariance problem needs the columns x, y and z; {', '.join(sorted(missing))} missing from "
-                f"{sorted(sample)}"
-            )
-        target = sample["y"]
-        if target.ndim != 1:
-            raise checks.InputError(f"y must have shape (rows,), but has {target.shape}")
+        require("an invariance problem", sample, "x", "y", "z")
+        target = vector_of("y", sample["y"])
         draws = sample["z"] if sample["z"].ndim == 3 else columns_of("z", sample["z"])[:, None, :]
         return Terms(
             points=draws,

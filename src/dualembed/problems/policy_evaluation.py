@@ -11,7 +11,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.problems.base import Problem, Terms, columns_of, require
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -49,10 +49,11 @@ class PolicyEvaluation(Problem):
         _check_discount(self.discount)
         if isinstance(self.source, Dataset):
             self.terms(self.source.columns)
+            _check_endings(self.source.columns, self.discount)
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s, s'), weights ρ (1, -discount (not terminated)), offset -ρ r, context s, target 0."""
-        _check_sample(sample, self.discount)
+        _check_sample(sample)
         state, next_state = (columns_of(name, sample[name]) for name in ("state", "next_state"))
         reward = jnp.asarray(sample["reward"])
         ones = jnp.ones_like(reward)
@@ -78,14 +79,9 @@ def _check_discount(discount: Any) -> None:
         raise checks.InputError(f"discount must not be above 1, not {discount!r}; {hint}")
 
 
-def _check_sample(sample: Sample, discount: Any) -> None:
+def _check_sample(sample: Sample) -> None:
     """Raise one clear sentence for missing columns, shapes that do not belong together, or values out of range."""
-    missing = {"state", "reward", "next_state"} - sample.keys()
-    if missing:
-        raise checks.InputError(
-            f"policy evaluation needs the columns state, reward and next_state; {', '.join(sorted(missing))} missing "
-            f"from {sorted(sample)}"
-        )
+    require("policy evaluation", sample, "state", "reward", "next_state")
     states, next_states = np.shape(sample["state"]), np.shape(sample["next_state"])
     if states != next_states:
         raise checks.InputError(f"state and next_state must have the same shape, but have {states} and {next_states}")
@@ -93,10 +89,14 @@ def _check_sample(sample: Sample, discount: Any) -> None:
         if name in sample and np.shape(sample[name]) != states[:1]:
             raise checks.InputError(f"{name} must have shape {states[:1]}, but has {np.shape(sample[name])}")
     _check_marks(sample)
-    if checks.traced(discount) or not np.any(np.asarray(discount) == 1):
-        return
+
+
+def _check_endings(sample: Sample, discount: Any) -> None:
+    """Raise where nothing is discounted and nothing ends; a matter of the whole data set, not of one batch of it."""
     ends = sample.get("terminated", jnp.zeros(1))
-    if not checks.traced(ends) and not np.any(np.asarray(ends)):
+    if checks.traced(discount, ends) or np.any(np.asarray(discount) < 1):
+        return
+    if not np.any(np.asarray(ends)):
         raise checks.InputError(
             "discount must be below 1, not 1, unless a column terminated marks transitions that end an episode, since "
             "otherwise V plus any constant is a solution too; lower the discount or give that column"
