@@ -106,6 +106,21 @@ class QuadraticConjugate(Loss):
         return Clipped()
 
 
+class LinearConjugate(QuadraticConjugate):
+    """A loss of straight pieces, whose conjugate is u y on an interval."""
+
+    @property
+    def bend(self) -> float | jax.Array:
+        return 0.0
+
+    @property
+    def stiffness(self) -> float | jax.Array:
+        return 1.0  # any pull back into the domain will do, since the conjugate itself has none
+
+    def curvature(self, v: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.zeros_like(v * y)
+
+
 def _interval(low: Any, high: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The same interval for every target, as floating arrays of the targets' shape."""
     zeros = jnp.zeros_like(y, dtype=jnp.result_type(y, jnp.float32))
@@ -220,7 +235,7 @@ class Logistic(Loss):
 
 
 @final
-class Hinge(QuadraticConjugate):
+class Hinge(LinearConjugate):
     """max(0, 1 - y v) for y = -1 or +1; conjugate u y on -1 <= u y <= 0."""
 
     def value(self, v: jax.Array, y: jax.Array) -> jax.Array:
@@ -228,17 +243,6 @@ class Hinge(QuadraticConjugate):
 
     def slope(self, v: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.where(y * v < 1, -y, 0.0)
-
-    def curvature(self, v: jax.Array, y: jax.Array) -> jax.Array:
-        return jnp.zeros_like(y * v)
-
-    @property
-    def bend(self) -> float | jax.Array:
-        return 0.0
-
-    @property
-    def stiffness(self) -> float | jax.Array:
-        return 1.0
 
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _between_zero_and_minus_label(y)
@@ -308,7 +312,7 @@ class SquaredHinge(QuadraticConjugate):
 
 
 @final
-class Pinball(QuadraticConjugate):
+class Pinball(LinearConjugate):
     """q max(0, y - v) + (1 - q) max(0, v - y), q the `quantile`; conjugate u y on -q <= u <= 1 - q."""
 
     quantile: float | jax.Array = eqx.field(converter=checks.real, default=0.5)
@@ -329,17 +333,6 @@ class Pinball(QuadraticConjugate):
         zero = jnp.zeros_like(residual)
         below, above = zero - self.quantile, zero + (1 - self.quantile)
         return jnp.where(residual < 0, below, jnp.where(residual > 0, above, zero))
-
-    def curvature(self, v: jax.Array, y: jax.Array) -> jax.Array:
-        return jnp.zeros_like(v - y)
-
-    @property
-    def bend(self) -> float | jax.Array:
-        return 0.0
-
-    @property
-    def stiffness(self) -> float | jax.Array:
-        return 1.0
 
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _interval(-self.quantile, 1 - self.quantile, y)

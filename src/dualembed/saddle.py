@@ -103,7 +103,6 @@ class Saddle(eqx.Module):
             sample = self.problem.source.columns
         else:
             sample = {name: checks.array(name, column) for name, column in sample.items()}
-        checks.instance("the value of problem.terms(sample)", self.problem.terms(sample), Terms)
         terms = self.batch_terms(sample)
         terms.check()
         for name in ("points", "weights", "offset", "context", "target"):
@@ -113,8 +112,10 @@ class Saddle(eqx.Module):
         return terms
 
     def batch_terms(self, sample: Sample) -> Terms:
-        """The terms of a batch in floating numbers, unchecked; for compiled code."""
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), self.problem.terms(sample))
+        """The terms of a batch in floating numbers, their values unchecked; for compiled code."""
+        terms = self.problem.terms(sample)
+        checks.instance("the value of problem.terms(sample)", terms, Terms)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), terms)
 
     def dual_function(self, function: Function) -> DualFunction:
         """The dual space's function together with the link that makes dual variables of its values."""
