@@ -39,6 +39,7 @@ KERNELS = [
     Categorical(),
     Polynomial(3, 0.5, 0.2),
     Polynomial(2, 0, [0.5, 2.0, 1.0]),
+    Polynomial(1, 0.5, 0.3, [5.0, -2.0, 1.0]),
     ArcCosine(0),
     ArcCosine(1, [0.5, 2.0, 1.0], bias=0.3),
     ArcCosine(2, 1.7),

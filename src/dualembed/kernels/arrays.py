@@ -68,8 +68,21 @@ def squared_distances(xp: Any, x: Any, z: Any) -> Any:
 
 def root(xp: Any, squared: Any) -> Any:
     """The square root, with slope 0 instead of infinity at 0."""
-    apart = squared > 0
-    return xp.where(apart, xp.sqrt(xp.where(apart, squared, 1)), 0)
+    return np.sqrt(squared) if xp is np else _root(squared)
+
+
+# A rule of its own for the slope: under jit, XLA mistakes the values of nested `where`s with their gradient, the usual
+# way to write this, at points that coincide.
+@jax.custom_jvp
+def _root(squared: jax.Array) -> jax.Array:
+    return jnp.sqrt(squared)
+
+
+@_root.defjvp
+def _root_slope(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    length = jnp.sqrt(primals[0])
+    slope = jnp.where(length > 0, 0.5 / jnp.where(length > 0, length, 1.0), 0.0)
+    return length, slope * tangents[0]
 
 
 def angle(xp: Any, cosine: Any) -> Any:

@@ -22,11 +22,12 @@ from dualembed.kernels.base import Kernel
 
 @final
 class Polynomial(Kernel):
-    """(Σ_j scale_j x_j z_j + offset)^degree."""
+    """(Σ_j scale_j (x_j - centre_j)(z_j - centre_j) + offset)^degree."""
 
     degree: int = eqx.field(static=True)
     offset: Parameter = eqx.field(converter=checks.real, default=1.0)
     scale: Parameter = eqx.field(converter=checks.real, default=1.0)
+    centre: Parameter = eqx.field(converter=checks.real, default=0.0)
 
     def __check_init__(self) -> None:
         checks.count("Polynomial's degree", self.degree)
@@ -36,12 +37,14 @@ class Polynomial(Kernel):
 
     def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
-        scaled = x * parameter(self.scale, x)
-        return (inner_products(xp, scaled, z) + parameter(self.offset, x)) ** self.degree
+        centre = parameter(self.centre, x)
+        scaled = (x - centre) * parameter(self.scale, x)
+        return (inner_products(xp, scaled, z - centre) + parameter(self.offset, x)) ** self.degree
 
     def diagonal(self, x: Any) -> Any:
         _, x = aligned(self, x)
-        return ((parameter(self.scale, x) * x**2).sum(axis=1) + parameter(self.offset, x)) ** self.degree
+        squares = parameter(self.scale, x) * (x - parameter(self.centre, x)) ** 2
+        return (squares.sum(axis=1) + parameter(self.offset, x)) ** self.degree
 
 
 @final
