@@ -14,7 +14,7 @@ from dualembed import checks
 if TYPE_CHECKING:
     from dualembed.kernels.base import Kernel
 
-Parameter = float | jax.Array
+Parameter = float | jax.Array | np.ndarray
 """A hyper-parameter: one number, or one for each coordinate."""
 
 

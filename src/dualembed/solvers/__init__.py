@@ -4,6 +4,8 @@ from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, R
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.embedding_sgd import EmbeddingSGD
 from dualembed.solvers.gap import Gap, duality_gap
+from dualembed.solvers.newton import Newton
+from dualembed.solvers.preconditioner import Preconditioner
 from dualembed.solvers.statistics import Statistics
 
 __all__ = [
@@ -12,6 +14,8 @@ __all__ = [
     "EarlyStopWarning",
     "EmbeddingSGD",
     "Gap",
+    "Newton",
+    "Preconditioner",
     "Probe",
     "Result",
     "Solver",

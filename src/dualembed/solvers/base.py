@@ -24,7 +24,7 @@ class DivergenceWarning(RuntimeWarning):
 
 
 class EarlyStopWarning(RuntimeWarning):
-    """A run ended before its budget of steps, for a reason other than divergence."""
+    """A run ended before its budget of steps or short of its tolerance, for a reason other than divergence."""
 
 
 class Trace(eqx.Module):
@@ -47,8 +47,8 @@ class Result(eqx.Module):
     """A solved saddle: `primal` is f, `dual` is u, both callable on arrays.
 
     `primal` and `dual` are the averaged iterates where the solver averages (`last` has the last ones). `finite`
-    is False when the run diverged, and `message` then says at which step and what to change; `steps` is how many
-    were taken. The functions are finite in either case.
+    is False when the run diverged, and `message` then says at which step and what to change (it also speaks of other
+    early endings); `steps` is how many were taken. The functions are finite in either case.
     """
 
     primal: Function
@@ -58,6 +58,8 @@ class Result(eqx.Module):
     last: Pair
     steps: Any = 0
     message: str = eqx.field(default="", static=True)
+    uncertainty: Any = None
+    record: Any = eqx.field(default=None, static=True)
 
 
 class Probe(eqx.Module):

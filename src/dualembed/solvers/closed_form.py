@@ -7,7 +7,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
@@ -36,9 +35,9 @@ class ClosedForm(Solver):
         check(saddle)
         primal, dual = feature_maps(key, saddle)
         parts = gather(saddle.problem, primal, dual, folds=self.folds)
-        theta, eta = solution(parts, _number(saddle.primal_penalty), _number(saddle.dual_penalty))
-        function = LinearFunction(primal, jnp.asarray(theta))
-        witness = saddle.dual_function(LinearFunction(dual, jnp.asarray(eta)))
+        theta, eta = solution(parts, number(saddle.primal_penalty), number(saddle.dual_penalty))
+        function = LinearFunction(primal, theta)
+        witness = saddle.dual_function(LinearFunction(dual, eta))
         finite = bool(np.all(np.isfinite(theta)) and np.all(np.isfinite(eta)))
         return Result(function, witness, None, finite, Pair(function, witness), 1)
 
@@ -47,11 +46,17 @@ def check(saddle: Saddle) -> None:
     """Raise one clear sentence where the saddle has no closed form."""
     if not saddle.loss.quadratic:
         raise checks.InputError(
-            f"the {type(saddle.loss).__name__} loss has no closed form; use losses.Square() or solvers.EmbeddingSGD"
+            f"the {type(saddle.loss).__name__} loss has no closed form; use losses.Square(), solvers.Newton for a "
+            "smooth loss, or solvers.EmbeddingSGD"
         )
+    check_penalties("a closed form", saddle)
+
+
+def check_penalties(method: str, saddle: Saddle) -> None:
+    """Raise one clear sentence where the saddle has a ball, or data that will not do."""
     for name in ("primal_radius", "dual_radius"):
         if getattr(saddle, name) is not None:
-            raise checks.InputError(f"a closed form takes penalties, not {name}; use solvers.EmbeddingSGD for a ball")
+            raise checks.InputError(f"{method} takes penalties, not {name}; use solvers.EmbeddingSGD for a ball")
     saddle.terms()
 
 
@@ -86,16 +91,16 @@ def path(
     cross, target = vectors.T @ whole.cross / whole.count, vectors.T @ whole.dual_target / whole.count
     thetas, etas = [], []
     for dual_penalty in dual_penalties:
-        weight = _inverse(values, dual_penalty)
-        normal, right = _normal_equations(parts, vectors, weight)
+        weight = pseudo_inverse(values, dual_penalty)
+        normal, right = normal_equations(parts, vectors, weight)
         spectrum, basis = np.linalg.eigh(normal)
-        row = [basis @ (_inverse(spectrum, penalty) * (basis.T @ right)) for penalty in primal_penalties]
+        row = [basis @ (pseudo_inverse(spectrum, penalty) * (basis.T @ right)) for penalty in primal_penalties]
         thetas.append(row)
         etas.append([vectors @ (weight * (cross @ theta - target)) for theta in row])
     return np.asarray(thetas), np.asarray(etas)
 
 
-def _normal_equations(
+def normal_equations(
     parts: Sequence[Statistics], vectors: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(AᵀWA, AᵀWb); from several folds, the mean of A_jᵀWA_k and A_jᵀWb_k over different j and k."""
@@ -113,7 +118,7 @@ def _normal_equations(
     return (normal + normal.T) / (2 * pairs), right / pairs
 
 
-def _inverse(values: np.ndarray, penalty: float) -> np.ndarray:
+def pseudo_inverse(values: np.ndarray, penalty: float) -> np.ndarray:
     """1/(value + penalty) where that is above rounding, else 0: directions the data say nothing about stay out.
 
     A cross-fold normal matrix may have small negative eigenvalues, where noise outweighs signal; they count as zero.
@@ -131,5 +136,6 @@ def _places(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
     return points, np.concatenate([tile.context for tile in tiles])
 
 
-def _number(penalty: Any) -> float:
+def number(penalty: Any) -> float:
+    """The penalty; 0 where there is none."""
     return 0.0 if penalty is None else float(penalty)

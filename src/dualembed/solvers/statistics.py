@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import blas
 
 from dualembed import checks
 from dualembed.problems.base import Problem
@@ -17,6 +17,7 @@ from dualembed.sources import Dataset, Sample
 from dualembed.spaces.base import FeatureMap
 
 TILE = 4096  # rows held as features at one time: 8 TILE (m + r) bytes
+BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feature map uses on the way stays in cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,21 +57,54 @@ class Statistics:
 def gather(
     problem: Problem, primal: FeatureMap, dual: FeatureMap, *, sample: Sample | None = None, folds: int = 1
 ) -> list[Statistics]:
-    """The statistics of each fold (row i is in fold i mod folds) in one pass of tiles over the samples."""
+    """The statistics of each fold (row i is in fold i mod folds) in one pass of tiles over the samples.
+
+    It holds 8 TILE (r + m + 1) bytes of features and 8 (r + m + 1)² for each fold, however many rows there are.
+    """
     primal, dual = on_host(primal), on_host(dual)
-    found = [Statistics.empty(primal.size, dual.size) for _ in range(folds)]
-    start = 0
-    # NumPy's cosines and exponentials use one core; two threads make the features of both players at once.
-    with ThreadPoolExecutor(2) as threads:
-        for terms in double_terms(problem, sample):
-            moments = threads.submit(_moment_features, primal, terms)
-            phi = threads.submit(_features, dual, terms.context).result()
-            g, t = moments.result(), terms.target - terms.offset
-            for fold in range(folds):
-                chosen = slice((fold - start) % folds, None, folds)
-                found[fold] = found[fold] + _products(phi[chosen], g[chosen], t[chosen])
-            start += len(t)
-    return found
+    width = dual.size + primal.size + 1
+    grams = np.zeros((folds, width, width))
+    counts = np.zeros(folds, dtype=int)
+    # Made once: memory that is new for each tile costs more, page by page, than the cosines written into it.
+    tile = np.empty((TILE, width))
+    for terms in double_terms(problem, sample):
+        rows = len(terms.target)
+        fold = (counts.sum() + np.arange(rows)) % folds
+        order = np.argsort(fold, kind="stable")  # a fold's rows lie together, so that BLAS takes them as one matrix
+        joint = _joint_features(primal, dual, jax.tree.map(lambda leaf, order=order: leaf[order], terms), tile[:rows])
+        own = np.bincount(fold, minlength=folds)
+        counts += own
+        for gram, part in zip(grams, np.split(joint, np.cumsum(own)[:-1]), strict=True):
+            _add_gram(gram, part)
+    return [_statistics(int(count), gram, dual.size) for count, gram in zip(counts, grams, strict=True)]
+
+
+def _joint_features(primal: FeatureMap, dual: FeatureMap, terms: Any, out: np.ndarray) -> np.ndarray:
+    """(φ, g, t) side by side, one row a sample."""
+    features_at(dual, terms.context, out[:, : dual.size])
+    moment_features(primal, terms, out[:, dual.size : -1])
+    out[:, -1] = terms.target - terms.offset
+    return out
+
+
+def _add_gram(gram: np.ndarray, rows: np.ndarray) -> None:
+    """gram += rowsᵀ rows in place, its lower triangle alone: half the work, and none for adding up."""
+    if len(rows):  # BLAS counts by columns: a transpose of C-ordered rows is a view, and no copy is made
+        blas.dsyrk(1.0, rows.T, beta=1.0, c=gram.T, overwrite_c=True)
+
+
+def _statistics(count: int, gram: np.ndarray, dual: int) -> Statistics:
+    """The blocks of Σ (φ, g, t)(φ, g, t)ᵀ, of which the lower triangle is there."""
+    phi, g = slice(dual), slice(dual, -1)
+    return Statistics(
+        count, gram[g, phi].T.copy(), _mirrored(gram[phi, phi]), gram[-1, phi].copy(), _mirrored(gram[g, g]),
+        gram[-1, g].copy(), float(gram[-1, -1]),
+    )  # fmt: skip
+
+
+def _mirrored(half: np.ndarray) -> np.ndarray:
+    """The symmetric matrix with this lower triangle."""
+    return np.tril(half) + np.tril(half, -1).T
 
 
 def double_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Any]:
@@ -97,17 +131,31 @@ def _is_real(leaf: Any) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray)) and np.issubdtype(leaf.dtype, np.floating)
 
 
-def _features(features: FeatureMap, xs: np.ndarray) -> np.ndarray:
-    with jax.enable_x64(True):  # a basis of the user's own may be written in JAX
-        return np.asarray(features(xs))
+def features_at(features: FeatureMap, xs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """φ (n, r) at points xs (n, d) in float64, written into `out` where that is given."""
+    out = np.empty((len(xs), features.size)) if out is None else out
+    for rows, psi in _blocks(features, xs[:, None]):
+        out[rows] = psi[:, 0]
+    return out
 
 
-def _moment_features(features: FeatureMap, terms: Any) -> np.ndarray:
-    """g = Σ_k w_k ψ(p_k), (n, m)."""
-    rows, count, width = terms.points.shape
-    psi = _features(features, terms.points.reshape(rows * count, width)).reshape(rows, count, -1)
-    return psi[:, 0] * terms.weights[:, :1] if count == 1 else np.einsum("nk,nkm->nm", terms.weights, psi)
+def moment_features(features: FeatureMap, terms: Any, out: np.ndarray | None = None) -> np.ndarray:
+    """g = Σ_k w_k ψ(p_k), (n, m), in float64, written into `out` where that is given."""
+    out = np.empty((len(terms.points), features.size)) if out is None else out
+    for rows, psi in _blocks(features, terms.points):
+        if psi.shape[1] == 1:
+            np.multiply(terms.weights[rows], psi[:, 0], out=out[rows])
+        else:
+            np.einsum("nk,nkm->nm", terms.weights[rows], psi, out=out[rows])
+    return out
 
 
-def _products(phi: np.ndarray, g: np.ndarray, t: np.ndarray) -> Statistics:
-    return Statistics(len(t), phi.T @ g, phi.T @ phi, phi.T @ t, g.T @ g, g.T @ t, float(t @ t))
+def _blocks(features: FeatureMap, points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """(rows, features (b, K, m)) of points (n, K, d), a few rows at a time."""
+    count, width = points.shape[1:]
+    step = max(128, BLOCK // (features.size * count))  # landmarks' features are products, which need some rows
+    for start in range(0, len(points), step):
+        block = points[start : start + step]
+        with jax.enable_x64(True):  # a basis of the user's own may be written in JAX
+            psi = np.asarray(features(block.reshape(-1, width)))
+        yield slice(start, start + len(block)), psi.reshape(len(block), count, -1)

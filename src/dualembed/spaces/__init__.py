@@ -7,6 +7,7 @@ from dualembed.spaces.fourier import Fourier
 from dualembed.spaces.linear import LinearFunction, LinearSpace
 from dualembed.spaces.network import Network
 from dualembed.spaces.nystrom import Nystrom
+from dualembed.spaces.preconditioned import Preconditioned
 from dualembed.spaces.rkhs import RKHS
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "Move",
     "Network",
     "Nystrom",
+    "Preconditioned",
     "Regulariser",
 ]

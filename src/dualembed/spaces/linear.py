@@ -64,7 +64,7 @@ class LinearFunction(Function):
     """f = wᵀφ."""
 
     features: FeatureMap
-    weights: jax.Array
+    weights: Any  # (m,), a JAX array, or NumPy for closed forms
 
     @property
     def dimension(self) -> int:

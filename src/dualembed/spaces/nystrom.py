@@ -113,8 +113,8 @@ class LandmarkMap(FeatureMap):
     """φ(x) = K_mm^(-1/2) k_m(x)."""
 
     kernel: Kernel
-    landmarks: jax.Array  # (m, d)
-    whitener: jax.Array  # (m, m)
+    landmarks: Any  # (m, d), JAX arrays, or NumPy for closed forms
+    whitener: Any  # (m, m)
 
     @property
     def dimension(self) -> int:
@@ -131,7 +131,7 @@ class LandmarkMap(FeatureMap):
         return self.kernel.gram(xs, self.landmarks) @ self.whitener
 
 
-def whitened(kernel: Kernel, landmarks: jax.Array) -> LandmarkMap:
+def whitened(kernel: Kernel, landmarks: Any) -> LandmarkMap:
     """The features of these landmarks, orthonormal in the RKHS; directions lost to rounding are dropped."""
     traced = checks.traced(kernel, landmarks)
     xp = jnp if traced else np
