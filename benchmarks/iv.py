@@ -23,9 +23,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.optimize import minimize
 
-from dualembed import kernels
+from dualembed import kernels, problems, sources
 from dualembed.baselines import KernelIV, TwoStageLeastSquares
 from dualembed.experiments import iv_designs
+from dualembed.selection import auto
 
 Predict = Callable[[np.ndarray], Any]
 Peer = Callable[[np.ndarray, np.ndarray, np.ndarray, int], Predict]
@@ -39,6 +40,11 @@ def two_stage_least_squares(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: i
 def kernel_iv(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> Predict:
     """Two stages of kernel ridge regression, self-tuned."""
     return KernelIV(seed=seed).fit(x, y, z).primal
+
+
+def self_tuned(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> Predict:
+    """The engine's own choice of everything."""
+    return auto(seed, problems.InstrumentalVariables(sources.Dataset(x=x, y=y, z=z))).primal
 
 
 def gaussian_process(x: np.ndarray, y: np.ndarray, z: np.ndarray, seed: int) -> Predict:
@@ -76,6 +82,7 @@ PEERS: dict[str, Peer] = {
     "2sls-3": two_stage_least_squares,
     "kernel-iv": kernel_iv,
     "gp-no-instrument": gaussian_process,
+    "auto": self_tuned,
 }
 
 

@@ -1,5 +1,8 @@
 """Judging and choosing functions from single samples, with no ground truth."""
 
+from dualembed.selection.auto import auto
+from dualembed.selection.evidence import evidence, maximise, moments
 from dualembed.selection.honest_score import Score, honest_score
+from dualembed.selection.record import Record, Step
 
-__all__ = ["Score", "honest_score"]
+__all__ = ["Record", "Score", "Step", "auto", "evidence", "honest_score", "maximise", "moments"]

@@ -7,20 +7,25 @@ from dualembed.solvers.gap import Gap, duality_gap
 from dualembed.solvers.newton import Newton
 from dualembed.solvers.preconditioner import Preconditioner
 from dualembed.solvers.statistics import Statistics
+from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty, standard_errors
 
 __all__ = [
     "ClosedForm",
     "DivergenceWarning",
     "EarlyStopWarning",
     "EmbeddingSGD",
+    "Estimate",
     "Gap",
     "Newton",
     "Preconditioner",
     "Probe",
     "Result",
     "Solver",
+    "Spread",
     "Statistics",
     "Trace",
+    "Uncertainty",
     "duality_gap",
     "solve",
+    "standard_errors",
 ]

@@ -122,7 +122,7 @@ def double_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Any
             yield jax.tree.map(np.asarray, problem.terms(tile))
 
 
-def on_host(features: FeatureMap) -> FeatureMap:
+def on_host(features: Any) -> Any:
     """The same features with float64 NumPy numbers, for products in BLAS."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64) if _is_real(leaf) else leaf, features)
 

@@ -120,16 +120,22 @@ class Function(eqx.Module):
         return self
 
     def __call__(self, xs: Any) -> jax.Array:
-        """Values (n,) at points (n, d), or (n,) numbers where d = 1; checked, and tiled to bounded memory."""
+        """Values (n,) at points (n, d), or (n,) numbers where d = 1; checked, and tiled to bounded memory.
+
+        A function with NumPy numbers, a closed form's, is evaluated in float64: its weights may be large and cancel.
+        """
         if checks.traced(xs, self):
             xs = jnp.asarray(xs)
             return self.evaluate(xs[:, None] if xs.ndim == 1 else xs)
-        points = checks.points("xs", xs, self.dimension)
-        size = points.shape[0]
-        # Powers of two: a handful of compiled shapes serves every number of points.
-        padded = max(16, 1 << (size - 1).bit_length())
-        points = jnp.asarray(np.pad(np.asarray(points), ((0, padded - size), (0, 0)), mode="edge"))
-        return _evaluate(self, points)[:size]
+        double = any(isinstance(leaf, np.ndarray) and leaf.dtype == np.float64 for leaf in jax.tree.leaves(self))
+        with jax.enable_x64(double or jax.config.read("jax_enable_x64")):
+            points = checks.points("xs", xs, self.dimension)
+            size = points.shape[0]
+            # Powers of two: a handful of compiled shapes serves every number of points.
+            padded = max(16, 1 << (size - 1).bit_length())
+            points = jnp.asarray(np.pad(np.asarray(points), ((0, padded - size), (0, 0)), mode="edge"))
+            values = _evaluate(self, points)[:size]
+        return jnp.asarray(np.asarray(values)) if double else values
 
 
 class FunctionSpace(eqx.Module):

@@ -1,0 +1,147 @@
+"""Models chosen with no ground truth, judged with it: noisy measurement, Navigation beside an oracle, the honest score.
+
+    python benchmarks/selection.py --seeds 10
+    python benchmarks/selection.py --quick
+    python benchmarks/selection.py --cases navigation
+
+Prints one JSON object a line. `oracle` is the best of a whole family of closed forms (two kernels, bandwidths for both
+players, both penalties) by the true error, which no method could choose. Instruments are compared in iv.py.
+On few cores set OPENBLAS_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from dualembed import kernels, problems, sources
+from dualembed.experiments import navigation, noisy
+from dualembed.selection import auto, honest_score
+from dualembed.solvers.closed_form import path
+from dualembed.solvers.statistics import gather
+from dualembed.spaces.linear import LinearFunction
+from dualembed.spaces.nystrom import whitened
+
+PRIMAL_PENALTIES = np.logspace(-9, -4, 11)
+DUAL_PENALTIES = np.array([1e-7, 1e-6, 1e-5, 1e-4])
+FINALISTS = 12  # of the family by the error on few states, whose error on all is then taken
+
+
+def noisy_measurement(rows: int, seed: int, draws: int = 1) -> dict[str, float]:
+    """MSE against the clean function, from so many rows with so many z each."""
+    columns = sources.Simulator(noisy.draw).pilot(jax.random.key(seed), rows)
+    if draws > 1:
+        shifts = noisy.NOISE * np.random.default_rng(seed).standard_normal((rows, draws, 1))
+        columns["z"] = np.asarray(columns["x"])[:, None, None] + shifts
+    start = time.perf_counter()
+    result = auto(seed, problems.Invariance(sources.Dataset(**columns)))
+    return {"value": noisy.mean_square_error(result.primal), "seconds": time.perf_counter() - start}
+
+
+def transitions(rows: int, seed: int) -> problems.PolicyEvaluation:
+    """The Navigation problem on so many transitions."""
+    return problems.PolicyEvaluation(navigation.dataset(rows, seed), navigation.DISCOUNT, reward_known=True)
+
+
+def navigation_error(rows: int, seed: int) -> dict[str, float]:
+    """The true MSBE of the chosen model."""
+    start = time.perf_counter()
+    result = auto(seed, transitions(rows, seed))
+    return {"value": navigation.msbe(result.primal), "seconds": time.perf_counter() - start}
+
+
+def navigation_oracle(rows: int, seed: int) -> float:
+    """The lowest true MSBE in the family."""
+    problem = transitions(rows, seed)
+    rng = np.random.default_rng(seed)
+    states, following = (np.asarray(problem.source.table[name]) for name in ("state", "next_state"))
+    landmarks = rng.permutation(np.concatenate([states, following]))[:500]
+    centres = rng.permutation(states)[: min(600, rows // 2)]
+    few = navigation.evaluation_states(100)
+    candidates: list[tuple[float, LinearFunction]] = []
+    for make, widths in ((kernels.Gaussian, (0.07, 0.09, 0.12)), (kernels.Matern52, (0.1, 0.15, 0.22))):
+        for width in widths:
+            primal = whitened(make(width), landmarks)
+            for dual_width in (0.07, 0.1, 0.15):
+                parts = gather(problem, primal, whitened(kernels.Gaussian(dual_width), centres))
+                thetas = path(parts, PRIMAL_PENALTIES, DUAL_PENALTIES)[0].reshape(-1, primal.size)
+                errors = few_state_errors(primal, thetas, few)
+                candidates += [
+                    (float(error), LinearFunction(primal, theta)) for error, theta in zip(errors, thetas, strict=True)
+                ]
+    candidates.sort(key=lambda one: one[0])
+    return min(navigation.msbe(function) for _, function in candidates[:FINALISTS])
+
+
+def few_state_errors(features: Any, thetas: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """The MSBE on few states of many functions of the same features, their expectations by quadrature."""
+    means = np.asarray(navigation.next_mean(states))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
+    mass = np.outer(weights, weights).ravel() / (2 * np.pi)
+    following = means[:, None] + np.sqrt(navigation.NOISE_VARIANCE) * grid
+    expected = np.stack([mass @ features(each) for each in following])
+    rewards = np.asarray(navigation.reward(states))
+    residual = (features(states) - navigation.DISCOUNT * expected) @ thetas.T - rewards[:, None]
+    return np.mean(residual**2, axis=0)
+
+
+def honest_distance(rows: int, seed: int) -> float:
+    """How many of its standard errors the honest MSBE of a model fitted elsewhere is from the true one."""
+    function = auto(1000 + seed, transitions(min(rows, 1000), 1000 + seed)).primal
+    score = honest_score(transitions(rows, seed), function)
+    return abs(score.value - navigation.msbe(function)) / score.stderr
+
+
+def report(case: str, measured: dict[str, Any]) -> None:
+    """One line of JSON, numbers to four digits."""
+    short = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in measured.items()}
+    print(json.dumps({"bench": "selection", "case": case, **short}), flush=True)
+
+
+def summary(found: list[dict[str, float]], **more: Any) -> dict[str, Any]:
+    """Means over seeds."""
+    values = [one["value"] for one in found]
+    seconds = float(np.median([one["seconds"] for one in found]))
+    errors = [float(f"{value:.4g}") for value in values]
+    return {"value": float(np.mean(values)), "seeds": len(values), "seconds": seconds, "errors": errors, **more}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--quick", action="store_true", help="small data and at most 2 seeds")
+    parser.add_argument("--cases", default="", help="only cases whose name holds this text")
+    options = parser.parse_args()
+    seeds = range(min(options.seeds, 2) if options.quick else options.seeds)
+
+    def wanted(case: str) -> bool:
+        return options.cases in case
+
+    for rows, draws, target in ((10_000, 1, 0.0032), (10_000, 10, None), (100_000, 1, 0.0018)):
+        rows = 2000 if options.quick else rows
+        if wanted(case := f"noisy measurement, n={rows}, {draws} z a row"):
+            found = [noisy_measurement(rows, seed, draws) for seed in seeds]
+            report(case, summary(found, unit="MSE", target=target))
+    for rows in (500,) if options.quick else (1000, 4000, 20_000):
+        if wanted(case := f"navigation, n={rows}"):
+            few = seeds[:4]
+            found = [navigation_error(rows, seed) for seed in few]
+            oracle = float(np.mean([navigation_oracle(rows, seed) for seed in few]))
+            measured = summary(found, unit="MSBE", oracle=oracle)
+            report(case, {**measured, "ratio": oracle / measured["value"]})
+    rows, trials = (2000, 2) if options.quick else (20_000, 20)
+    if wanted(case := f"honest score, n={rows}"):
+        distances = [honest_distance(rows, seed) for seed in range(trials)]
+        inside = sum(distance <= 2 for distance in distances)
+        report(case, {"value": inside, "unit": f"of {trials} within 2 standard errors", "target": 17})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Evidence: how well a kernel explains what was seen, with its gradient in every hyper-parameter.
+
+*Moment evidence* judges kernels for f. The data enter through r moments b = E[q t], t = y - offset, of instruments q,
+functions of the context that are orthonormal on the data. For f = wᵀψ on landmarks, w ~ N(0, I), |ψ(x)|² = k(x, x), and
+noise of covariance Ω in q times the residual,
+
+    b = A w + ε,  A = E[q gᵀ],  g = Σ_k w_k ψ(p_k),  ε ~ N(0, Ω / n),   evidence = log N(b; 0, A Aᵀ + Ω / n).
+
+One Ω serves all candidates: re-estimated for each, a wild candidate would win by inflating its own noise. Evidence of
+different instruments cannot be compared, since they see different b.
+
+*Regression evidence* judges kernels for functions of the context, by how well they predict what can be observed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize
+
+from dualembed.kernels import Kernel
+
+JITTER = 1e-9  # of the mean diagonal, added to the landmarks' kernel matrix before its Cholesky factor
+REACH = 6.0  # the logarithm of a hyper-parameter moves at most this far from its centre
+BLOCK = 32  # moments are padded to a multiple of it, so that data sets share compiled code
+
+
+class Moments(eqx.Module):
+    """r moments of n samples, in float64."""
+
+    points: jax.Array  # (n, K, d)
+    weights: jax.Array  # (n, K)
+    instruments: jax.Array  # q, (n, r)
+    observed: jax.Array  # b, (r,)
+    noise: jax.Array  # Ω / n, (r, r)
+
+
+def moments(points: Any, weights: Any, target: Any, *, instruments: Any, noise: Any) -> Moments:
+    """The moments of targets t (n,) with instruments (n, r) and the covariance Ω (r, r) of q times the residual."""
+    rows, count = instruments.shape
+    pad = -count % BLOCK  # instruments that are zero, with unit noise, add nothing to the evidence
+    q = np.pad(instruments, ((0, 0), (0, pad)))
+    covariance = np.eye(count + pad)
+    covariance[:count, :count] = np.asarray(noise) / rows
+    with jax.enable_x64(True):
+        return Moments(*(jnp.asarray(part) for part in (points, weights, q, q.T @ target / rows, covariance)))
+
+
+def evidence(kernel: Kernel, seen: Moments, landmarks: jax.Array) -> jax.Array:
+    """log N(b; 0, A Aᵀ + Ω / n) up to a constant, for f from the kernel's Gaussian process on the landmarks.
+
+    Differentiable in the leaves of the kernel. It wants float64: call it under `jax.enable_x64(True)`.
+    """
+    rows, count, width = seen.points.shape
+    values = kernel.gram(seen.points.reshape(-1, width), landmarks).reshape(rows, count, -1)
+    cross = seen.instruments.T @ jnp.einsum("nk,nkm->nm", seen.weights, values) / rows
+    explained = jax.scipy.linalg.solve_triangular(_factor(kernel, landmarks), cross.T, lower=True)
+    root = jnp.linalg.cholesky(seen.noise + explained.T @ explained)
+    misfit = jax.scipy.linalg.solve_triangular(root, seen.observed, lower=True)
+    return -0.5 * misfit @ misfit - jnp.sum(jnp.log(jnp.diag(root)))
+
+
+class Regression(eqx.Module):
+    """A kernel, and for each of J responses the amplitude of its function and the variance of its noise, (J,)."""
+
+    kernel: Kernel
+    amplitudes: Any
+    noises: Any
+
+
+def regression_evidence(model: Regression, inputs: jax.Array, responses: jax.Array, landmarks: jax.Array) -> jax.Array:
+    """A lower bound on the log evidence of a Gaussian process for each column of responses (n, J), one kernel for all.
+
+    The bound of Titsias (2009) with these landmarks: it falls where the bandwidth is too short for them.
+    """
+    kernel = model.kernel
+    half = jax.scipy.linalg.solve_triangular(_factor(kernel, landmarks), kernel.gram(landmarks, inputs), lower=True)
+    square = half @ half.T
+    left_out = jnp.maximum(jnp.sum(kernel.diagonal(inputs)) - jnp.trace(square), 0.0)
+
+    def one(amplitude: jax.Array, noise: jax.Array, response: jax.Array) -> jax.Array:
+        ratio = amplitude / noise
+        root = jnp.linalg.cholesky(jnp.eye(len(landmarks)) + ratio * square)
+        seen = jax.scipy.linalg.solve_triangular(root, half @ response, lower=True)
+        misfit = (response @ response - ratio * seen @ seen) / noise
+        entropy = jnp.sum(jnp.log(jnp.diag(root))) + 0.5 * len(response) * jnp.log(noise)
+        return -0.5 * misfit - entropy - 0.5 * ratio * left_out
+
+    return jnp.sum(jax.vmap(one)(model.amplitudes, model.noises, responses.T))
+
+
+class Found(NamedTuple):
+    """The hyper-parameters of a maximum, its log evidence with the log hyper-prior, and what it took."""
+
+    parameters: Any
+    value: float
+    evaluations: int
+
+
+def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any, *, start: Any = None) -> Found:
+    """A maximum of objective(parameters, *data) + log hyper-prior by L-BFGS from the start (by default the centre).
+
+    `centre` is a pytree of positive numbers (a kernel, say); the logarithms of its leaves have independent normal
+    hyper-priors around it, with the standard deviations `spread`, a pytree of the same structure. A spread of zero
+    holds a leaf.
+    """
+    with jax.enable_x64(True):
+        start = centre if start is None else start
+        start, centre, spread = (jax.tree.map(_double, tree) for tree in (start, centre, spread))
+        scales = np.asarray(_joined(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), centre, spread)))
+        free = scales > 0
+        moves = np.zeros(free.size)
+        evaluations = 0
+
+        def negative(some: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal evaluations
+            evaluations += 1
+            moves[free] = some
+            value, slope = _value_and_slope(jnp.asarray(moves), objective, centre, data)
+            penalty = 0.5 * np.sum((some / scales[free]) ** 2)
+            if not np.isfinite(value) or not np.all(np.isfinite(slope)):
+                return 1e25, np.zeros_like(some)  # L-BFGS shortens its step
+            return penalty - float(value), some / scales[free] ** 2 - np.asarray(slope)[free]
+
+        held = jax.tree.map(lambda leaf, middle: jnp.where(leaf == middle, 0.0, jnp.log(leaf / middle)), start, centre)
+        first = np.clip(np.asarray(_joined(held))[free], -REACH, REACH)
+        bounds = [(-REACH, REACH)] * len(first)
+        found = optimize.minimize(
+            negative, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40, "ftol": 1e-6}
+        )
+        moves[free] = found.x
+        best = jax.tree.map(np.asarray, _moved(centre, jnp.asarray(moves)))
+    return Found(best, -float(found.fun), evaluations)
+
+
+@eqx.filter_jit
+def _value_and_slope(moves: jax.Array, objective: Any, centre: Any, data: Any) -> tuple[jax.Array, jax.Array]:
+    return jax.value_and_grad(lambda moves: objective(_moved(centre, moves), *data))(moves)
+
+
+def _moved(centre: Any, moves: jax.Array) -> Any:
+    """The pytree with each leaf times exp of its part of the moves."""
+    leaves, structure = jax.tree.flatten(centre)
+    parts = jnp.split(moves, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    moved = [leaf * jnp.exp(part.reshape(leaf.shape)) for leaf, part in zip(leaves, parts, strict=True)]
+    return jax.tree.unflatten(structure, moved)
+
+
+def _joined(tree: Any) -> jax.Array:
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def _double(leaf: Any) -> jax.Array:
+    return jnp.asarray(leaf, dtype=jnp.float64)
+
+
+def _factor(kernel: Kernel, landmarks: jax.Array) -> jax.Array:
+    """The Cholesky factor of the landmarks' kernel matrix, a little of its diagonal added."""
+    gram = kernel.gram(landmarks, landmarks)
+    return jnp.linalg.cholesky(gram + JITTER * jnp.trace(gram) / len(landmarks) * jnp.eye(len(landmarks)))

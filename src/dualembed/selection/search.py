@@ -1,0 +1,333 @@
+"""The search for a model: kernels for f by moment evidence, instruments rich enough to judge it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks, kernels
+from dualembed.kernels import Kernel, Sum
+from dualembed.problems.base import Problem
+from dualembed.selection.evidence import Found, evidence, maximise, moments
+from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, orthonormal
+from dualembed.selection.record import Step
+from dualembed.solvers.statistics import double_terms, moment_features, on_host
+from dualembed.sources import Dataset
+from dualembed.spaces.nystrom import LandmarkMap, whitened
+
+FEWEST = 30  # rows
+BUDGET = 750_000  # kernel values of one evaluation of the evidence: it bounds the rows of the search
+SEARCH_ROWS = (2000, 5000)
+FINAL_ROWS = 20_000  # that instruments are made orthonormal on
+ROUNDS = 4  # of hyper-parameters and noise in turn
+PREFERENCE = 1.0  # for the rougher family, in log evidence: it costs little accuracy, and its bands are honest
+NEGLIGIBLE = 0.01  # weight below which a family is left out
+LACK_OF_FIT = 5.0  # standard deviations beyond which richer spaces are called for
+UNSPANNED = 0.01  # share of the kernel's variance that landmarks may miss
+
+FAMILIES: dict[str, type[kernels.Matern52] | type[kernels.Gaussian]] = {
+    "Matern52": kernels.Matern52,  # the rougher first
+    "Gaussian": kernels.Gaussian,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """How rich both spaces of a search are: landmarks, and the least variance of an instrument against the largest."""
+
+    primal: int
+    dual: int
+    tolerance: float
+    narrowing: float  # of the dual's bandwidths
+
+
+LEVELS = (Level(120, 300, 1e-4, 1.0), Level(300, 500, 1e-6, 0.7), Level(500, 800, 1e-8, 0.7))
+FINAL_LANDMARKS = (500, 1000)  # at least and at most, one for each ROWS_A_LANDMARK: the fit itself is only one solve
+ROWS_A_LANDMARK = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """What n samples say: points (n, K, d), weights (n, K), target y - offset (n,), context (n, c), in float64.
+
+    `columns` are those of the context without a copy of the target, on which a square loss does not depend.
+    """
+
+    points: np.ndarray
+    weights: np.ndarray
+    target: np.ndarray
+    context: np.ndarray
+    known: np.ndarray
+    columns: tuple[int, ...]
+
+    def some(self, rows: np.ndarray) -> Samples:
+        """Those rows."""
+        parts = (self.points[rows], self.weights[rows], self.target[rows], self.context[rows])
+        return Samples(*parts, self.known, self.columns)
+
+    @property
+    def places(self) -> np.ndarray:
+        """All points, (n K, d)."""
+        return self.points.reshape(-1, self.points.shape[2])
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A kernel for f on its landmarks, instruments for the dual, and the variance of the residual they leave.
+
+    The kernel is a smooth part plus a trend, each the mean of the families' by the weight of their evidence: the
+    covariance of f where the family is uncertain too.
+    """
+
+    shares: dict[str, float]
+    kernel: Sum
+    features: LandmarkMap
+    instruments: Instruments
+    widths: np.ndarray
+    weights: np.ndarray
+    variance: float
+    candidates: dict[str, Found]
+
+
+def read(problem: Problem) -> Samples:
+    if not isinstance(problem.source, Dataset):
+        raise checks.InputError("a model is chosen on a finite data set; use sources.Dataset as the source")
+    tiles = list(double_terms(problem))
+    rows = sum(len(tile.target) for tile in tiles)
+    if rows < FEWEST:
+        raise checks.InputError(f"choosing a model needs at least {FEWEST} rows, not {rows}; give more, or use solve")
+    points, weights, offset, target, context = (
+        np.concatenate([getattr(tile, name) for tile in tiles])
+        for name in ("points", "weights", "offset", "target", "context")
+    )
+    for name, values in (("points", points), ("weights", weights), ("target", target - offset), ("context", context)):
+        checks.array(f"Terms.{name}", values)
+    columns = tuple(j for j in range(context.shape[1]) if not np.array_equal(context[:, j], target))
+    known = np.asarray(tiles[0].known or (False,) * weights.shape[1], dtype=bool)
+    return Samples(points, weights, target - offset, context, known, columns)
+
+
+def choose(samples: Samples, rng: np.random.Generator) -> tuple[Choice, list[Step]]:
+    """The model at the first level that leaves nothing for a richer dual to find, on as many landmarks as it needs."""
+    rows = rng.permutation(len(samples.target))
+    steps: list[Step] = []
+    choice = None
+    for number, level in enumerate(LEVELS):
+        wanted = int(np.clip(BUDGET // (samples.weights.shape[1] * level.primal), *SEARCH_ROWS))
+        search = samples.some(rows[:wanted])
+        choice = _choice(search, level, choice, rng=rng)
+        steps += _steps(choice, search)
+        if number + 1 == len(LEVELS):
+            break
+        lack = _lack_of_fit(choice, search, LEVELS[number + 1], rng=rng)
+        verdict = "no" if lack <= LACK_OF_FIT else "yes, both spaces are made richer"
+        steps.append(Step("can a richer dual predict the residual", verdict, {"standard deviations": lack}))
+        if lack <= LACK_OF_FIT:
+            break
+    if choice is None:
+        raise RuntimeError("there is at least one level")
+    return _enlarged(choice, samples.some(rows[:FINAL_ROWS]), level, steps=steps, rng=rng), steps
+
+
+def _enlarged(choice: Choice, samples: Samples, level: Level, *, steps: list[Step], rng: np.random.Generator) -> Choice:
+    """The same kernels on landmarks enough to span them, where the search made do with fewer."""
+    features = choice.features
+    size = int(np.clip(len(samples.target) // ROWS_A_LANDMARK, *FINAL_LANDMARKS))
+    missed = _unspanned(choice.kernel.left, features, samples.places)
+    if missed > UNSPANNED:
+        features = whitened(choice.kernel, _landmarks(samples.places, size, rng))
+        numbers = {"share of its variance that they miss": _unspanned(choice.kernel.left, features, samples.places)}
+        numbers["with those of the search"] = missed
+        steps.append(Step("landmarks of f", f"{len(features.landmarks)}", numbers))
+    most = min(max(size, level.dual), len(samples.target) // 2)
+    centres = _landmarks(samples.context, most, rng)
+    instruments = orthonormal(choice.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
+    return dataclasses.replace(choice, features=features, instruments=instruments)
+
+
+def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> float:
+    """The share of the kernel's variance at the points that its landmarks do not explain."""
+    some = places[:: max(1, len(places) // 1000)]
+    spanned = np.sum(np.asarray(whitened(kernel, features.landmarks)(some)) ** 2, axis=1)
+    return float(1 - np.mean(spanned / np.asarray(kernel.diagonal(some))))
+
+
+def _choice(search: Samples, level: Level, before: Choice | None, *, rng: np.random.Generator) -> Choice:
+    """Instruments and kernel of one level; the first level looks at its instruments again with a first f in hand."""
+    inputs = search.context[:, search.columns]
+    widest = _spread(inputs) * np.sqrt(inputs.shape[1])
+    landmarks = _landmarks(search.places, level.primal, rng)
+    centres = _landmarks(search.context, min(level.dual, len(inputs) // 2), rng)
+    order = rng.permutation(len(inputs))  # the first rows are the landmarks of the regression
+
+    def instruments(widths: np.ndarray) -> Instruments:
+        kernel = kernel_on(search.columns, widths, search.context.shape[1])
+        return orthonormal(kernel, search.context, centres, tolerance=level.tolerance)
+
+    if before is not None:
+        widths = before.widths * level.narrowing
+        return _most_evident(search, instruments(widths), landmarks, widths=widths, before=before)
+    widths = bandwidths(inputs[order], search.target[order, None], widest=widest)
+    first = _most_evident(search, instruments(widths), landmarks, widths=widths, before=None)
+    responses = _responses(search, first)
+    narrower = bandwidths(inputs[order], responses[order], widest=widths)
+    if np.all(narrower > 0.9 * widths):
+        return first
+    return _most_evident(search, instruments(narrower), landmarks, widths=narrower, before=first)
+
+
+def _most_evident(
+    search: Samples, instruments: Instruments, landmarks: np.ndarray, *, widths: np.ndarray, before: Choice | None
+) -> Choice:
+    """The most evident kernel for f, its noise and hyper-parameters found in turn."""
+    q = instruments(search.context)
+    variance = float(np.mean(search.target**2)) if before is None else before.variance
+    found = {} if before is None else before.candidates
+    with jax.enable_x64(True):
+        places = jnp.asarray(landmarks)
+    fresh = True
+    for _ in range(ROUNDS):
+        noise = variance * np.eye(q.shape[1])
+        seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
+        found = {name: _maximum(name, search, (seen, places), found.get(name), fresh=fresh) for name in FAMILIES}
+        fresh = False
+        shares, kernel = _averaged(found)
+        features = whitened(kernel, landmarks)
+        theta, left = _posterior_mean(search, features, q, variance=variance)
+        settled = abs(left - variance) < 0.05 * variance
+        variance = max(left, 1e-12 * float(np.mean(search.target**2)))
+        if settled:
+            break
+    return Choice(shares, kernel, features, instruments, widths, theta, variance, found)
+
+
+def _averaged(found: dict[str, Found]) -> tuple[dict[str, float], Sum]:
+    """(weights of the families, mean of their kernels) by evidence."""
+    rougher = next(iter(FAMILIES))
+    values = np.array([one.value + PREFERENCE * (name == rougher) for name, one in found.items()])
+    weights = np.exp(values - values.max())
+    weights = np.where(weights < NEGLIGIBLE * weights.sum(), 0.0, weights)
+    shares = {name: float(weight) for name, weight in zip(found, weights / weights.sum(), strict=True) if weight}
+    smooth, trend = (
+        functools.reduce(
+            operator.add, [share * getattr(found[name].parameters, part) for name, share in shares.items()]
+        )
+        for part in ("left", "right")
+    )
+    kernel: Sum = on_host(Sum(smooth, trend))
+    return shares, kernel
+
+
+def _maximum(family: str, search: Samples, data: Any, last: Found | None, *, fresh: bool) -> Found:
+    """The most evident kernel of one family: from where it was, and when all is fresh from two other starts as well."""
+    centre, spread, narrow = _prior(family, search)
+    starts = [] if last is None else [last.parameters]
+    starts += [centre] if fresh else []
+    starts += [narrow] if fresh and last is None else []
+    return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
+
+
+def _prior(family: str, search: Samples) -> tuple[Sum, Sum, Sum]:
+    """(centre, spread of the logarithms, a narrow start) of the kernel amplitude · family + trend.
+
+    Bandwidths are near the typical distance of two points, and amplitudes such that f could explain the targets.
+    """
+    places = search.places
+    dimension = places.shape[1]
+    scale, middle = _spread(places), places.mean(axis=0)
+    square = float(np.mean(search.target**2)) or 1.0
+    weight = float(np.mean(np.sum(search.weights**2, axis=1))) or 1.0
+    total = float(np.mean(np.sum(search.weights, axis=1)))
+    amplitude, level = square / weight, square / max(total**2, 1e-4 * weight)
+    make = FAMILIES[family]
+
+    def kernel(bandwidth: np.ndarray, amplitude: float, level: float, slope: np.ndarray, middle: np.ndarray) -> Sum:
+        return Sum(amplitude * make(bandwidth), kernels.Polynomial(1, level, slope, middle))
+
+    typical = np.sqrt(2.25 * dimension) * scale
+    slope = 0.3 * amplitude / scale**2
+    ones = np.ones(dimension)
+    return (
+        kernel(typical, 0.4 * amplitude, 4 * level, slope, middle),
+        kernel(0.5 * ones, 2.0, 2.0, 2.0 * ones, 0 * ones),
+        kernel(0.25 * typical, 0.4 * amplitude, 4 * level, slope, middle),
+    )
+
+
+def _posterior_mean(
+    search: Samples, features: LandmarkMap, q: np.ndarray, *, variance: float
+) -> tuple[np.ndarray, float]:
+    """(weights of f, mean squared residual) on the rows of the search."""
+    g = moment_features(features, search)
+    rows = len(g)
+    a, b = q.T @ g / rows, q.T @ search.target / rows
+    theta = np.linalg.solve(a.T @ a + variance / rows * np.eye(g.shape[1]), a.T @ b)
+    return theta, float(np.mean((search.target - g @ theta) ** 2))
+
+
+def _responses(search: Samples, choice: Choice) -> np.ndarray:
+    """What the moment is made of, (n, J): the target, and the parts that the context does and does not determine."""
+    values = (choice.features(search.places) @ choice.weights).reshape(search.weights.shape) * search.weights
+    parts = [values[:, flags].sum(axis=1) for flags in (search.known, ~search.known)]
+    return np.stack([search.target, *parts], axis=1)
+
+
+def _lack_of_fit(choice: Choice, search: Samples, richer: Level, *, rng: np.random.Generator) -> float:
+    """How many standard deviations a richer dual's view of the residuals is beyond what noise would show it.
+
+    Σ_{i≠j} q_i·q_j e_i e_j over its own, for instruments q that are orthogonal to those already used.
+    """
+    kernel = kernel_on(search.columns, choice.widths * richer.narrowing, search.context.shape[1])
+    centres = _landmarks(search.context, min(richer.dual, len(search.target) // 2), rng)
+    used = choice.instruments(search.context)
+    q = orthonormal(kernel, search.context, centres, tolerance=1e-4)(search.context)
+    q = q - used @ (used.T @ q / len(q))
+    residual = search.target - moment_features(choice.features, search) @ choice.weights
+    scores = q * residual[:, None]
+    sums, squares = scores.sum(axis=0), scores.T @ scores
+    surplus = float(sums @ sums - np.trace(squares))
+    own = np.sum(np.sum(scores**2, axis=1) ** 2)
+    return surplus / float(np.sqrt(max(2 * (np.sum(squares**2) - own), np.finfo(float).tiny)))
+
+
+def _landmarks(places: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """So many distinct places, at random."""
+    looked_at = places[rng.permutation(len(places))[: 4 * count]]
+    distinct = np.unique(looked_at, axis=0)
+    return distinct[rng.permutation(len(distinct))[:count]]
+
+
+def _steps(choice: Choice, search: Samples) -> list[Step]:
+    relative = choice.widths / _spread(search.context[:, search.columns])
+    dual = f"Gaussian kernel of bandwidths {_listed(relative)} standard deviations, {choice.instruments.size} moments"
+    points = _spread(search.places)
+    parts = []
+    for family, share in choice.shares.items():
+        smooth: Any = choice.candidates[family].parameters.left
+        widths = _listed(smooth.kernel.bandwidth / points)
+        parts.append(
+            f"{share:.0%} {family} of bandwidths {widths} standard deviations, variance {smooth.amplitude:.3g}"
+        )
+    primal = " and ".join(parts) + f", on {len(choice.features.landmarks)} landmarks, with a level and a slope"
+    numbers = {f"log evidence of {name}": found.value for name, found in choice.candidates.items()}
+    return [
+        Step("dual", dual),
+        Step("f", primal, numbers),
+        Step("residual variance", f"{choice.variance:.4g}", {"rows searched": len(search.target)}),
+    ]
+
+
+def _listed(values: np.ndarray) -> str:
+    return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
+
+
+def _spread(columns: np.ndarray) -> np.ndarray:
+    """The standard deviation of each column; 1 for a constant one, whose bandwidth does not matter."""
+    deviation = columns.std(axis=0)
+    return np.where(deviation > 1e-12 * np.maximum(np.abs(columns).max(axis=0), 1e-300), deviation, 1.0)
