@@ -25,6 +25,8 @@ serve as primal f and dual u. For example, y = E[f(z) | x] + noise with one draw
     result = de.solve(jax.random.key(0), de.Saddle(problem, primal, dual), solver)
     f = result.primal(points)
 
+or, with every number chosen from the data, `result = de.auto(0, problem)`.
+
 Names are imported when first used: `import dualembed` alone costs no JAX. The derivation, with numbered
 equations, is docs/maths.md.
 """
@@ -39,11 +41,13 @@ if TYPE_CHECKING:
     from dualembed.checks import InputError
     from dualembed.problems import Terms
     from dualembed.saddle import Saddle
+    from dualembed.selection import auto
     from dualembed.solvers import Result, solve
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "auto",
     "solve",
     "Saddle",
     "Terms",
@@ -63,6 +67,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "auto": "dualembed.selection",
     "solve": "dualembed.solvers",
     "Result": "dualembed.solvers",
     "Saddle": "dualembed.saddle",
