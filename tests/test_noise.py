@@ -75,7 +75,6 @@ def test_a_constant_context_is_no_obstacle() -> None:
     assert not variances(np.ones_like(contexts), noise, np.random.default_rng(0)).helpful
 
 
-@pytest.mark.xfail(reason="the floor of the mean is the smallest normal number, of which a share is subnormal")
 def test_no_residual_at_all_asks_for_nothing() -> None:
     contexts, _ = drawn(1)
     assert not variances(contexts, np.zeros(ROWS), np.random.default_rng(0)).helpful

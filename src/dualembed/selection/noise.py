@@ -37,12 +37,14 @@ def variances(contexts: np.ndarray, residuals: np.ndarray, rng: np.random.Genera
     σ²(κ) = (1 - share) σ² + share · v(κ), v a kernel regression of the squared residuals, each row's from other rows.
     """
     squares = residuals**2
-    mean = max(float(squares.mean()), np.finfo(float).tiny)
+    mean = float(squares.mean())
+    best = Variances(np.full(len(squares), mean), 0.0, 0.0, 0.0)
+    if mean == 0:
+        return best
     blocks = rng.permutation(len(squares)) % (2 * FOLDS)
     uses = (np.arange(2 * FOLDS) // 2 != np.arange(FOLDS)[:, None])[None]
     model = np.maximum(cross_fit(contexts, squares, blocks, uses=uses, rng=rng)[0], LOWEST * mean)
     constant = -0.5 * (np.log(mean) + squares / mean)
-    best = Variances(np.full(len(squares), mean), 0.0, 0.0, 0.0)
     for share in SHARES:
         values = (1 - share) * mean + share * model
         gains = -0.5 * (np.log(values) + squares / values) - constant

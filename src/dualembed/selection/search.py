@@ -187,7 +187,8 @@ def _most_evident(
 ) -> Choice:
     """The most evident kernel for f, its noise and hyper-parameters found in turn."""
     q = instruments(search.context)
-    variance = float(np.mean(search.target**2)) if before is None else before.variance
+    size = float(np.mean(search.target**2)) or 1.0
+    variance = size if before is None else before.variance
     found = {} if before is None else before.candidates
     with jax.enable_x64(True):
         places = jnp.asarray(landmarks)
@@ -201,7 +202,7 @@ def _most_evident(
         features = whitened(kernel, landmarks)
         theta, left = _posterior_mean(search, features, q, variance=variance)
         settled = abs(left - variance) < 0.05 * variance
-        variance = max(left, 1e-12 * float(np.mean(search.target**2)))
+        variance = max(left, 1e-12 * size)
         if settled:
             break
     return Choice(shares, kernel, features, instruments, widths, theta, variance, found)
@@ -244,7 +245,8 @@ def _prior(family: str, search: Samples) -> tuple[Sum, Sum, Sum]:
     square = float(np.mean(search.target**2)) or 1.0
     weight = float(np.mean(np.sum(search.weights**2, axis=1))) or 1.0
     total = float(np.mean(np.sum(search.weights, axis=1)))
-    amplitude, level = square / weight, square / max(total**2, 1e-4 * weight)
+    amplitude = (float(np.var(search.target)) or square) / weight
+    level = square / max(total**2, 1e-4 * weight)
     make = FAMILIES[family]
 
     def kernel(bandwidth: np.ndarray, amplitude: float, level: float, slope: np.ndarray, middle: np.ndarray) -> Sum:

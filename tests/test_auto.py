@@ -1,0 +1,179 @@
+"""A model chosen from the data alone: close to a known truth, honest about it, and indifferent to units and copies."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dualembed as de
+from dualembed import kernels, problems, solvers, sources, spaces
+from dualembed.experiments import iv_designs
+from dualembed.selection import auto
+from dualembed.solvers.statistics import features_at, on_host
+
+SEEDS = (0, 1)
+DESIGNS = {seed: iv_designs.one_dimensional("sin", 2000, seed) for seed in SEEDS}
+
+
+def fitted(x: np.ndarray, y: np.ndarray, z: np.ndarray, key: int = 0) -> solvers.Result:
+    return auto(key, problems.InstrumentalVariables(sources.Dataset(x=x, y=y, z=z)))
+
+
+def error(result: solvers.Result, seed: int = 0) -> float:
+    design = DESIGNS[seed]
+    return float(np.mean((np.asarray(result.primal(design.test_x)) - design.test_f) ** 2))
+
+
+@pytest.fixture(scope="module")
+def fits() -> dict[int, solvers.Result]:
+    return {seed: fitted(design.x, design.y, design.z) for seed, design in DESIGNS.items()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_instrument_finds_the_curve(seed: int, fits: dict[int, solvers.Result]) -> None:
+    assert fits[seed].finite
+    assert error(fits[seed], seed) < 0.03
+
+
+def test_plain_regression_is_several_times_as_far_off(fits: dict[int, solvers.Result]) -> None:
+    design = DESIGNS[0]
+    assert error(fitted(design.x, design.y, design.x)) > 5 * error(fits[0])
+
+
+@pytest.mark.parametrize("kind", ["posterior", "sandwich"])
+def test_intervals_cover_the_truth_about_as_often_as_they_say(kind: str, fits: dict[int, solvers.Result]) -> None:
+    shares = []
+    for seed, result in fits.items():
+        lower, upper = getattr(result.uncertainty, kind).interval(DESIGNS[seed].test_x)
+        shares.append(np.mean((lower <= DESIGNS[seed].test_f) & (DESIGNS[seed].test_f <= upper)))
+        typical = np.median(upper - lower)
+        assert 0.05 < typical < 1.0  # neither empty nor idle: the truth has a spread of about one third
+    assert 0.8 <= np.mean(shares) <= 1.0
+
+
+def states(s: np.ndarray) -> np.ndarray:
+    """The state, a copy of it, and a constant."""
+    return np.stack([s, s, np.full_like(s, 3.0)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def chain() -> solvers.Result:
+    """s' = s/2 + noise and r = s, whose value at discount 0.8 is V(s) = s / 0.6."""
+    rng = np.random.default_rng(1)
+    state = rng.normal(size=1000)
+    following = 0.5 * state + np.sqrt(0.75) * rng.normal(size=1000)
+    source = sources.Dataset(state=states(state), reward=state, next_state=states(following))
+    return auto(0, problems.PolicyEvaluation(source, 0.8))
+
+
+def test_the_linear_value_of_a_gaussian_chain_is_found_among_constant_and_copied_columns(chain: solvers.Result) -> None:
+    grid = np.linspace(-2, 2, 41)
+    truth = grid / 0.6
+    assert chain.finite
+    assert np.max(np.abs(np.asarray(chain.primal(states(grid))) - truth)) < 0.4
+    lower, upper = chain.uncertainty.posterior.interval(states(grid))
+    assert np.mean((lower <= truth) & (truth <= upper)) > 0.8
+
+
+def test_units_of_points_contexts_and_targets_do_not_matter(fits: dict[int, solvers.Result]) -> None:
+    design, plain = DESIGNS[0], fits[0]
+    f, std = np.asarray(plain.primal(design.test_x)), plain.uncertainty.posterior.std(design.test_x)
+    scaled = fitted(1000 * design.x, 50 * design.y, 1e-3 * design.z)
+    # L-BFGS stops at a relative 1e-6 of the evidence, where hyper-parameters still differ by some thousandths.
+    found = np.asarray(scaled.primal(1000 * design.test_x)) / 50
+    assert np.max(np.abs(found - f)) < 5e-3 * np.max(np.abs(f))
+    np.testing.assert_allclose(scaled.uncertainty.posterior.std(1000 * design.test_x) / 50, std, rtol=0.01)
+
+
+@pytest.fixture(scope="module")
+def shifted() -> solvers.Result:
+    design = DESIGNS[0]
+    return fitted(design.x, design.y + 5, design.z)
+
+
+def test_a_shift_of_the_target_leaves_the_error_as_small(shifted: solvers.Result) -> None:
+    design = DESIGNS[0]
+    found = np.asarray(shifted.primal(design.test_x)) - 5
+    assert np.mean((found - design.test_f) ** 2) < 0.03
+
+
+def test_a_shift_of_the_target_shifts_the_function(shifted: solvers.Result, fits: dict[int, solvers.Result]) -> None:
+    """Not exactly, since the level has a prior of finite variance, but by a small part of the standard error."""
+    design = DESIGNS[0]
+    f = np.asarray(fits[0].primal(design.test_x))
+    found = np.asarray(shifted.primal(design.test_x)) - 5
+    assert np.max(np.abs(found - f) / fits[0].uncertainty.posterior.std(design.test_x)) < 0.2
+
+
+def test_the_key_decides_everything(fits: dict[int, solvers.Result]) -> None:
+    design = DESIGNS[0]
+    again = fitted(design.x, design.y, design.z)
+    assert np.array_equal(again.primal(design.test_x), fits[0].primal(design.test_x))
+    assert str(again.record) == str(fits[0].record)
+
+
+def test_the_record_can_be_read(fits: dict[int, solvers.Result]) -> None:
+    record = fits[0].record
+    lines = str(record).split("\n")
+    assert len(lines) == len(record.steps)
+    questions = [step.question for step in record.steps]
+    assert {"dual", "f", "residual variance", "efficient weights"} <= set(questions)
+    for step, line in zip(record.steps, lines, strict=True):
+        assert line.startswith(f"{step.question}: {step.answer}")
+        assert "array" not in line
+        assert np.all(np.isfinite(list(step.numbers.values())))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_records_saddle_solved_anew_is_the_same_function(seed: int, fits: dict[int, solvers.Result]) -> None:
+    result = fits[seed]
+    answers = {step.question: step.answer for step in result.record.steps}
+    assert answers["efficient weights"] != "used"  # the noise of this design is the same everywhere
+    folds = 5 if answers["products of moments"].startswith("across folds") else 1
+    again = de.solve(3, result.record.saddle, solvers.ClosedForm(folds=folds))
+    xs, zs = DESIGNS[seed].test_x, DESIGNS[seed].z[:200]
+    np.testing.assert_allclose(again.primal(xs), result.primal(xs), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again.dual(zs), result.dual(zs), rtol=1e-5, atol=1e-6)
+
+
+def test_constant_and_copied_instruments_do_no_harm() -> None:
+    design = DESIGNS[0]
+    result = fitted(design.x, design.y, states(design.z[:, 0]))
+    assert result.finite
+    assert error(result) < 0.03
+
+
+def test_a_target_of_zero_is_the_zero_function() -> None:
+    design = DESIGNS[0]
+    result = fitted(design.x, np.zeros(2000), design.z)
+    assert np.max(np.abs(np.asarray(result.primal(design.test_x)))) < 1e-6
+
+
+def test_too_few_rows_and_endless_sources_are_refused_in_one_sentence() -> None:
+    design = DESIGNS[0]
+    endless = sources.Simulator(lambda key: {"x": 0.0, "y": 0.0, "z": 0.0})
+    with pytest.raises(de.InputError, match="needs at least 30 rows, not 29; give more") as few:
+        fitted(design.x[:29], design.y[:29], design.z[:29])
+    with pytest.raises(de.InputError, match=r"on a finite data set; use sources\.Dataset") as stream:
+        auto(0, problems.InstrumentalVariables(endless))
+    assert all("\n" not in str(refusal.value) for refusal in (few, stream))
+
+
+def test_closed_forms_are_evaluated_in_double_precision() -> None:
+    # A smooth kernel's spectrum falls so fast that an unpenalised fit of |x| has huge weights that cancel.
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 400)
+    source = sources.Dataset(x=x, y=np.abs(x) + 0.01 * rng.normal(size=400), z=x)
+    space = spaces.Nystrom(kernels.Gaussian(1.0), size=60)
+    saddle = de.Saddle(problems.InstrumentalVariables(source), space, space, primal_penalty=1e-11)
+    result = de.solve(0, saddle, solvers.ClosedForm(folds=1))
+    function = result.primal
+    assert isinstance(function, spaces.linear.LinearFunction)
+    wanted = features_at(on_host(function.features), x[:, None]) @ function.weights
+    scale = np.max(np.abs(wanted))
+    assert np.max(np.abs(function.weights)) > 500 * scale
+    assert np.max(np.abs(np.asarray(function(x)) - wanted)) < 1e-6 * scale
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32) if hasattr(leaf, "dtype") else leaf, function)
+    assert np.max(np.abs(np.asarray(single(x)) - wanted)) > 0.01 * scale  # what float32 would have made of it

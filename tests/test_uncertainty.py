@@ -1,0 +1,183 @@
+"""Uncertainty: the textbook's standard errors where there is a textbook, and bands that cover as often as they say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import dualembed as de
+from dualembed import problems, solvers, sources, spaces
+from dualembed.solvers import Uncertainty, standard_errors
+
+ROWS = 150
+GRID = np.linspace(-2, 2, 9)
+LEVEL = 0.95
+
+
+def line(x: jax.Array) -> jax.Array:
+    return jnp.concatenate([jnp.ones_like(x), x], axis=1)
+
+
+def columns(seed: int, rows: int = ROWS) -> dict[str, np.ndarray]:
+    """y = 1 + 2 x + noise that grows with |x|."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    return {"x": x, "z": x, "y": 1 + 2 * x + (0.3 + np.abs(x)) * rng.normal(size=rows)}
+
+
+def regression(table: dict[str, np.ndarray]) -> de.Saddle:
+    """Plain regression: x is its own instrument, so that A = C and θ is that of least squares."""
+    problem = problems.InstrumentalVariables(sources.Dataset(**table))
+    return de.Saddle(problem, spaces.Basis(line), spaces.Basis(line), primal_penalty=1e-12)
+
+
+def solved(table: dict[str, np.ndarray]) -> tuple[de.Saddle, solvers.Result]:
+    saddle = regression(table)
+    return saddle, de.solve(0, saddle, solvers.ClosedForm(folds=1))
+
+
+@pytest.fixture(scope="module")
+def fit() -> tuple[de.Saddle, solvers.Result]:
+    return solved(columns(0))
+
+
+@pytest.fixture(scope="module")
+def found(fit: tuple[de.Saddle, solvers.Result]) -> Uncertainty:
+    return standard_errors(*fit, folds=1)
+
+
+def textbook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(coefficients, classical covariance, White's covariance HC0) of least squares, the variance being RSS / n."""
+    table = columns(0)
+    design = np.stack([np.ones(ROWS), table["x"]], axis=1)
+    inverse = np.linalg.inv(design.T @ design)
+    beta = inverse @ design.T @ table["y"]
+    residual = table["y"] - design @ beta
+    classical = residual @ residual / ROWS * inverse
+    return beta, classical, inverse @ (design.T * residual**2) @ design @ inverse
+
+
+def errors(covariance: np.ndarray) -> np.ndarray:
+    at = np.stack([np.ones(len(GRID)), GRID], axis=1)
+    return np.sqrt(np.einsum("ij,jk,ik->i", at, covariance, at))
+
+
+def test_in_plain_regression_the_posterior_has_the_classical_standard_errors(found: Uncertainty) -> None:
+    np.testing.assert_allclose(found.posterior.std(GRID), errors(textbook()[1]), rtol=1e-6)
+    covariance = found.posterior.root @ found.posterior.root.T
+    np.testing.assert_allclose(covariance, textbook()[1], rtol=1e-6)
+
+
+def test_in_plain_regression_the_sandwich_is_that_of_white(found: Uncertainty) -> None:
+    np.testing.assert_allclose(found.sandwich.std(GRID), errors(textbook()[2]), rtol=1e-6)
+    assert found.sandwich.std([2.0])[0] > 1.2 * found.posterior.std([2.0])[0]  # the noise grows with |x|
+
+
+def test_intervals_are_normal_ones_around_the_function(fit: Any, found: Uncertainty) -> None:
+    f = np.asarray(fit[1].primal(GRID))
+    np.testing.assert_allclose(found.sandwich.weights, textbook()[0], rtol=1e-8)
+    for spread in (found.posterior, found.sandwich):
+        for level in (0.5, LEVEL):
+            lower, upper = spread.interval(GRID, level)
+            np.testing.assert_allclose((lower + upper) / 2, f, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose((upper - lower) / 2, norm.ppf((1 + level) / 2) * spread.std(GRID), rtol=1e-9)
+
+
+def test_the_average_over_one_point_is_the_function_there(fit: Any, found: Uncertainty) -> None:
+    for spread in (found.posterior, found.sandwich):
+        for x in (-1.5, 0.7):
+            estimate = spread.average([x])
+            assert estimate.value == pytest.approx(float(fit[1].primal([x])[0]), rel=1e-6)
+            assert estimate.stderr == pytest.approx(spread.std([x])[0], rel=1e-12)
+
+
+def test_a_contrast_is_a_slope_with_the_standard_error_of_a_slope(found: Uncertainty) -> None:
+    beta, _, white = textbook()
+    estimate = found.sandwich.average([1.0, 0.0], weights=[1.0, -1.0])
+    assert estimate.value == pytest.approx(beta[1], rel=1e-8)
+    assert estimate.stderr == pytest.approx(np.sqrt(white[1, 1]), rel=1e-6)
+    middle = found.sandwich.average(GRID)
+    assert middle.stderr == pytest.approx(np.sqrt(white[0, 0]), rel=1e-6)  # the grid's mean is zero
+
+
+def test_a_band_contains_the_interval_and_grows_with_its_level(found: Uncertainty) -> None:
+    for spread in (found.posterior, found.sandwich):
+        inner, outer = spread.interval(GRID, LEVEL), spread.band(GRID, LEVEL)
+        assert np.all(outer[0] < inner[0])
+        assert np.all(inner[1] < outer[1])
+        narrow = spread.band(GRID, 0.5)
+        assert np.all(outer[0] < narrow[0])
+        assert np.all(narrow[1] < outer[1])
+        again = spread.band(GRID, LEVEL)
+        assert np.array_equal(outer[0], again[0])
+        half = (outer[1] - outer[0]) / 2 / spread.std(GRID)
+        assert np.ptp(half) < 1e-9
+        assert half[0] < np.sqrt(5.99) * 1.05  # Scheffé's band for a line, all of it, is the widest there can be
+
+
+def test_the_band_at_one_point_is_its_interval(found: Uncertainty) -> None:
+    (lower,), (upper,) = found.sandwich.band([0.5], LEVEL, draws=20_000)
+    wanted = found.sandwich.interval([0.5], LEVEL)
+    assert upper - lower == pytest.approx(float(wanted[1][0] - wanted[0][0]), rel=0.03)
+
+
+def test_a_band_covers_the_whole_line_about_as_often_as_it_says() -> None:
+    covered, pointwise = [], []
+    for seed in range(100):
+        spread = standard_errors(*solved(columns(1000 + seed)), folds=1).sandwich
+        truth = 1 + 2 * GRID
+        lower, upper = spread.band(GRID, LEVEL, draws=300)
+        covered.append(bool(np.all((lower <= truth) & (truth <= upper))))
+        lower, upper = spread.interval(GRID, LEVEL)
+        pointwise.append(np.mean((lower <= truth) & (truth <= upper)))
+    assert np.mean(covered) >= 0.85
+    assert np.mean(pointwise) >= 0.85
+
+
+def test_copies_of_rows_in_one_group_each_tell_no_more_than_the_rows_do(found: Uncertainty) -> None:
+    copies = {name: np.repeat(column, 3) for name, column in columns(0).items()}
+    saddle, result = solved(copies)
+    grouped = standard_errors(saddle, result, folds=1, groups=np.repeat(np.arange(ROWS), 3)).sandwich
+    fooled = standard_errors(saddle, result, folds=1).sandwich
+    np.testing.assert_allclose(grouped.std(GRID), found.sandwich.std(GRID), rtol=1e-6)
+    np.testing.assert_allclose(fooled.std(GRID), found.sandwich.std(GRID) / np.sqrt(3), rtol=1e-6)
+
+
+def test_groups_of_one_row_change_nothing_and_labels_are_only_names(fit: Any, found: Uncertainty) -> None:
+    labels = np.random.default_rng(0).permutation(ROWS) * 7 - 300
+    alone = standard_errors(*fit, folds=1, groups=labels).sandwich
+    np.testing.assert_allclose(alone.std(GRID), found.sandwich.std(GRID), rtol=1e-9)
+    named = standard_errors(*fit, folds=1, groups=labels.astype(str)).sandwich
+    np.testing.assert_allclose(named.std(GRID), alone.std(GRID), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda spread: spread.interval(GRID, 1.0), "level must lie between 0 and 1"),
+        (lambda spread: spread.band(GRID, 0.0), "level must lie between 0 and 1"),
+        (lambda spread: spread.band(GRID, draws=0), "draws must be a whole number"),
+        (lambda spread: spread.average(GRID, [1.0]), r"weights must have shape \(9,\)"),
+        (lambda spread: spread.std(np.zeros((4, 2))), r"points must have shape \(n, 1\)"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(
+    act: Callable[[solvers.Spread], Any], words: str, found: Uncertainty
+) -> None:
+    with pytest.raises(de.InputError, match=words) as refusal:
+        act(found.sandwich)
+    assert "\n" not in str(refusal.value)
+
+
+def test_only_closed_forms_have_standard_errors(fit: tuple[de.Saddle, solvers.Result]) -> None:
+    saddle, result = fit
+    other: Any = dataclasses.replace(result, primal=np.sin)
+    with pytest.raises(de.InputError, match=r"closed-form results in linear spaces; use solvers\.ClosedForm"):
+        standard_errors(saddle, other)
