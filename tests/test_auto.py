@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import kernels, problems, solvers, sources, spaces
+from dualembed import kernels, losses, problems, solvers, sources, spaces
 from dualembed.experiments import iv_designs
 from dualembed.selection import auto
 from dualembed.solvers.statistics import features_at, on_host
@@ -177,3 +177,29 @@ def test_closed_forms_are_evaluated_in_double_precision() -> None:
     assert np.max(np.abs(np.asarray(function(x)) - wanted)) < 1e-6 * scale
     single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32) if hasattr(leaf, "dtype") else leaf, function)
     assert np.max(np.abs(np.asarray(single(x)) - wanted)) > 0.01 * scale  # what float32 would have made of it
+
+
+def test_labels_give_log_odds_and_outliers_do_little_harm_to_a_huber_loss() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 1500)
+    z = x + 0.3 * rng.normal(size=1500)
+    grid = np.linspace(-1.8, 1.8, 50)
+    mean = np.exp(-0.18) * np.sin(2 * x)  # E[sin 2z | x]
+
+    def error(y: np.ndarray, loss: losses.Loss, truth: np.ndarray) -> float:
+        data = sources.Dataset(x=x, y=y, z=z)
+        f = np.asarray(auto(0, problems.Invariance(data, loss)).primal(grid))
+        return float(np.sqrt(np.mean((f - truth) ** 2) / np.mean(truth**2)))
+
+    labels = np.where(rng.uniform(size=1500) < 1 / (1 + np.exp(-2.5 * mean)), 1.0, -1.0)
+    assert error(labels, losses.Logistic(), 2.5 * np.sin(2 * grid)) < 0.4
+    spoilt = mean + 0.2 * rng.normal(size=1500) + 20.0 * (rng.uniform(size=1500) < 0.05)
+    assert error(spoilt, losses.Huber(0.5), np.sin(2 * grid)) < 0.2
+    assert error(spoilt, losses.Square(), np.sin(2 * grid)) > 0.5
+
+
+def test_a_loss_with_kinks_is_refused_in_one_sentence() -> None:
+    x = np.linspace(-1, 1, 60)
+    data = sources.Dataset(x=x, y=np.sign(x + 0.01), z=x)
+    with pytest.raises(de.InputError, match="Newton's method needs a smooth loss"):
+        auto(0, problems.Invariance(data, losses.Hinge()))

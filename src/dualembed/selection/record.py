@@ -23,10 +23,14 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Every choice in order, and the saddle that they add up to, ready for any other solver."""
+    """Every choice in order, and the saddle that they add up to, ready for any other solver.
+
+    `folds` are those of `solvers.ClosedForm` that the solution has, apart from efficient weights where they are used.
+    """
 
     steps: tuple[Step, ...]
     saddle: Saddle = dataclasses.field(repr=False)
+    folds: int
 
     def __str__(self) -> str:
         return "\n".join(str(step) for step in self.steps)

@@ -89,6 +89,7 @@ class Choice:
     kernel: Sum
     features: LandmarkMap
     instruments: Instruments
+    columns: tuple[int, ...]  # of the context, that the instruments depend on
     widths: np.ndarray
     weights: np.ndarray
     variance: float
@@ -141,12 +142,12 @@ def _enlarged(choice: Choice, samples: Samples, level: Level, *, steps: list[Ste
     size = int(np.clip(len(samples.target) // ROWS_A_LANDMARK, *FINAL_LANDMARKS))
     missed = _unspanned(choice.kernel.left, features, samples.places)
     if missed > UNSPANNED:
-        features = whitened(choice.kernel, _landmarks(samples.places, size, rng))
+        features = whitened(choice.kernel, landmarks_among(samples.places, size, rng))
         numbers = {"share of its variance that they miss": _unspanned(choice.kernel.left, features, samples.places)}
         numbers["with those of the search"] = missed
         steps.append(Step("landmarks of f", f"{len(features.landmarks)}", numbers))
     most = min(max(size, level.dual), len(samples.target) // 2)
-    centres = _landmarks(samples.context, most, rng)
+    centres = landmarks_among(samples.context, most, rng)
     instruments = orthonormal(choice.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
     return dataclasses.replace(choice, features=features, instruments=instruments)
 
@@ -161,9 +162,9 @@ def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> flo
 def _choice(search: Samples, level: Level, before: Choice | None, *, rng: np.random.Generator) -> Choice:
     """Instruments and kernel of one level; the first level looks at its instruments again with a first f in hand."""
     inputs = search.context[:, search.columns]
-    widest = _spread(inputs) * np.sqrt(inputs.shape[1])
-    landmarks = _landmarks(search.places, level.primal, rng)
-    centres = _landmarks(search.context, min(level.dual, len(inputs) // 2), rng)
+    widest = deviations(inputs) * np.sqrt(inputs.shape[1])
+    landmarks = landmarks_among(search.places, level.primal, rng)
+    centres = landmarks_among(search.context, min(level.dual, len(inputs) // 2), rng)
     order = rng.permutation(len(inputs))  # the first rows are the landmarks of the regression
 
     def instruments(widths: np.ndarray) -> Instruments:
@@ -205,7 +206,7 @@ def _most_evident(
         variance = max(left, 1e-12 * size)
         if settled:
             break
-    return Choice(shares, kernel, features, instruments, widths, theta, variance, found)
+    return Choice(shares, kernel, features, instruments, search.columns, widths, theta, variance, found)
 
 
 def _averaged(found: dict[str, Found]) -> tuple[dict[str, float], Sum]:
@@ -241,7 +242,7 @@ def _prior(family: str, search: Samples) -> tuple[Sum, Sum, Sum]:
     """
     places = search.places
     dimension = places.shape[1]
-    scale, middle = _spread(places), places.mean(axis=0)
+    scale, middle = deviations(places), places.mean(axis=0)
     square = float(np.mean(search.target**2)) or 1.0
     weight = float(np.mean(np.sum(search.weights**2, axis=1))) or 1.0
     total = float(np.mean(np.sum(search.weights, axis=1)))
@@ -286,7 +287,7 @@ def _lack_of_fit(choice: Choice, search: Samples, richer: Level, *, rng: np.rand
     Σ_{i≠j} q_i·q_j e_i e_j over its own, for instruments q that are orthogonal to those already used.
     """
     kernel = kernel_on(search.columns, choice.widths * richer.narrowing, search.context.shape[1])
-    centres = _landmarks(search.context, min(richer.dual, len(search.target) // 2), rng)
+    centres = landmarks_among(search.context, min(richer.dual, len(search.target) // 2), rng)
     used = choice.instruments(search.context)
     q = orthonormal(kernel, search.context, centres, tolerance=1e-4)(search.context)
     q = q - used @ (used.T @ q / len(q))
@@ -298,7 +299,7 @@ def _lack_of_fit(choice: Choice, search: Samples, richer: Level, *, rng: np.rand
     return surplus / float(np.sqrt(max(2 * (np.sum(squares**2) - own), np.finfo(float).tiny)))
 
 
-def _landmarks(places: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def landmarks_among(places: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """So many distinct places, at random."""
     looked_at = places[rng.permutation(len(places))[: 4 * count]]
     distinct = np.unique(looked_at, axis=0)
@@ -306,9 +307,9 @@ def _landmarks(places: np.ndarray, count: int, rng: np.random.Generator) -> np.n
 
 
 def _steps(choice: Choice, search: Samples) -> list[Step]:
-    relative = choice.widths / _spread(search.context[:, search.columns])
+    relative = choice.widths / deviations(search.context[:, search.columns])
     dual = f"Gaussian kernel of bandwidths {_listed(relative)} standard deviations, {choice.instruments.size} moments"
-    points = _spread(search.places)
+    points = deviations(search.places)
     parts = []
     for family, share in choice.shares.items():
         smooth: Any = choice.candidates[family].parameters.left
@@ -329,7 +330,7 @@ def _listed(values: np.ndarray) -> str:
     return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
 
 
-def _spread(columns: np.ndarray) -> np.ndarray:
+def deviations(columns: np.ndarray) -> np.ndarray:
     """The standard deviation of each column; 1 for a constant one, whose bandwidth does not matter."""
     deviation = columns.std(axis=0)
     return np.where(deviation > 1e-12 * np.maximum(np.abs(columns).max(axis=0), 1e-300), deviation, 1.0)

@@ -76,12 +76,17 @@ class Newton(Solver):
 
 def check(saddle: Saddle) -> None:
     """Raise one clear sentence where Newton's method does not apply."""
-    if isinstance(saddle.loss, LinearConjugate):
+    check_smooth(saddle.loss)
+    check_penalties("Newton's method", saddle)
+
+
+def check_smooth(loss: Loss) -> None:
+    """Raise one clear sentence where the loss has kinks."""
+    if isinstance(loss, LinearConjugate):
         raise checks.InputError(
-            f"Newton's method needs a smooth loss, and the {type(saddle.loss).__name__} loss has kinks; use one "
+            f"Newton's method needs a smooth loss, and the {type(loss).__name__} loss has kinks; use one "
             "without, such as losses.SmoothedHinge(0.1) or losses.Huber(0.1), or solvers.EmbeddingSGD"
         )
-    check_penalties("Newton's method", saddle)
 
 
 class Slopes(NamedTuple):

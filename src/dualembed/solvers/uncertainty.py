@@ -152,7 +152,7 @@ def score_covariance(
     features, dual = on_host(function.features), on_host(dual)
     theta = np.asarray(function.weights, dtype=np.float64)
     total, start = np.zeros((dual.size, dual.size)), 0
-    labels = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    labels = None if groups is None else _labels(problem, sample, groups)
     sums = None if labels is None else np.zeros((int(labels.max()) + 1, dual.size))
     for terms in double_terms(problem, sample):
         phi = features_at(dual, terms.context)
@@ -167,6 +167,14 @@ def score_covariance(
         else:
             np.add.at(sums, labels[rows], phi)
     return (total if sums is None else sums.T @ sums) / start
+
+
+def _labels(problem: Problem, sample: Sample | None, groups: Any) -> np.ndarray:
+    """The number (n,) of each row's group, from 0."""
+    rows = sum(len(terms.target) for terms in double_terms(problem, sample))
+    if np.shape(groups) != (rows,):
+        raise checks.InputError(f"groups must have shape ({rows},), one label a row, but has {np.shape(groups)}")
+    return np.unique(np.asarray(groups), return_inverse=True)[1]
 
 
 def _check_level(level: float) -> None:
