@@ -15,7 +15,7 @@ from dualembed.selection.honest_score import honest_score
 from dualembed.selection.instruments import kernel_on, orthonormal
 from dualembed.selection.record import Record, Step
 from dualembed.selection.search import LEVELS, Choice, choose, deviations, landmarks_among, read
-from dualembed.solvers.base import Result
+from dualembed.solvers.base import Result, solve
 from dualembed.solvers.newton import Newton, check_smooth
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import Basis
@@ -48,7 +48,7 @@ def smooth(key: jax.Array, problem: Problem, rng: np.random.Generator) -> Result
     numbers = {f"honest score with {penalty:.1e}": score for penalty, score in scores.items()}
     steps.append(Step("penalty", f"{best:.3g}", numbers))
     chosen = _with(saddle, problem, best)
-    result = Newton().solve(key, chosen, None)
+    result = solve(key, chosen, Newton())  # which warns where it falls short of its tolerance
     return dataclasses.replace(result, record=Record(tuple(steps), chosen, folds=1))
 
 

@@ -48,7 +48,8 @@ class Result(eqx.Module):
 
     `primal` and `dual` are the averaged iterates where the solver averages (`last` has the last ones). `finite`
     is False when the run diverged, and `message` then says at which step and what to change (it also speaks of other
-    early endings); `steps` is how many were taken. The functions are finite in either case.
+    early endings); `steps` is how many were taken. The functions are finite in either case. Where the model was chosen
+    by `selection.auto`, `record` says what was tried, and `uncertainty` has standard errors (square loss only).
     """
 
     primal: Function
