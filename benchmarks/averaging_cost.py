@@ -16,7 +16,7 @@ import jax
 import dualembed as de
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments import noisy
-from dualembed.solvers.embedding_sgd import advance
+from dualembed.solvers.stochastic import advance
 from dualembed.spaces import linear, trail
 
 PRIMAL = kernels.Gaussian(0.05)

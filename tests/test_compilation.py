@@ -11,7 +11,7 @@ import pytest
 
 import dualembed as de
 from dualembed import kernels, losses, problems, schedules, solvers, sources, spaces
-from dualembed.solvers.embedding_sgd import advance, functions
+from dualembed.solvers.stochastic import advance, functions
 
 XS = jnp.linspace(-1.0, 1.0, 7)
 

@@ -14,7 +14,7 @@ from tests.conformance.cases import KERNEL, SPACES
 
 from dualembed import losses, problems, schedules, solvers, sources
 from dualembed.saddle import Saddle
-from dualembed.solvers.embedding_sgd import Run, step
+from dualembed.solvers.stochastic import Run, step
 from dualembed.spaces.base import Move, Regulariser
 from dualembed.spaces.doubly_stochastic import draw_block
 
