@@ -1,8 +1,28 @@
 """Problems: every application as an affine moment of the unknown function (docs/maths.md)."""
 
+from dualembed.problems.action_value import ActionValue, LambdaReturn
 from dualembed.problems.base import Moment, Problem, Terms
+from dualembed.problems.hitting_time import Committor, HittingTime, arrivals, pairs
 from dualembed.problems.instrumental import InstrumentalVariables
 from dualembed.problems.invariance import Invariance
+from dualembed.problems.linear_control import AverageCost, FirstExit
 from dualembed.problems.policy_evaluation import PolicyEvaluation
+from dualembed.problems.unconditional import Unconditional
 
-__all__ = ["InstrumentalVariables", "Invariance", "Moment", "PolicyEvaluation", "Problem", "Terms"]
+__all__ = [
+    "ActionValue",
+    "AverageCost",
+    "Committor",
+    "FirstExit",
+    "HittingTime",
+    "InstrumentalVariables",
+    "Invariance",
+    "LambdaReturn",
+    "Moment",
+    "PolicyEvaluation",
+    "Problem",
+    "Terms",
+    "Unconditional",
+    "arrivals",
+    "pairs",
+]

@@ -7,11 +7,19 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
 from dualembed.problems.base import Problem, Terms, columns_of, require
+from dualembed.problems.transitions import (
+    check_discount,
+    check_endings,
+    check_marks,
+    check_not_negative,
+    check_vectors,
+    optional,
+    states_of,
+)
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -20,8 +28,12 @@ class PolicyEvaluation(Problem):
 
     Columns: state and next_state (B,) or (B, d), reward (B,); optional terminated (B,), 1 where the episode ended
     with this transition and nothing follows (one cut short by a time limit is 0: its bootstrap counts); optional weight
-    (B,), the importance weight ρ = π(a|s) / π_b(a|s) for transitions of another policy π_b. The context is s
-    alone: with (s, a) the equation would be asked of every action, which no stochastic policy's value fulfils.
+    (B,), the importance weight ρ = π(a|s) / π_b(a|s) for transitions of another policy π_b
+    (`policies.importance_weights`); optional steps (B,), how many steps the transition spans, its reward being their
+    discounted sum and its bootstrap discounted by as many powers (`trajectories.multi_step`).
+
+    The context is s alone: with (s, a) the equation would be asked of every action, which no stochastic policy's value
+    fulfils. For a `deterministic` policy (s, a) will do as well, from transitions with a column action (B,) or (B, a).
 
     `reward_known` says that the reward is a function of the state, which makes the honest score sharper. A discount
     of 1 needs episodes that end, since otherwise V plus any constant is a solution too.
@@ -35,86 +47,60 @@ class PolicyEvaluation(Problem):
     discount: float | jax.Array
     loss: Loss
     reward_known: bool = eqx.field(static=True)
+    deterministic: bool = eqx.field(static=True)
 
-    def __init__(self, source: Source, discount: Any, loss: Loss | None = None, *, reward_known: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        discount: Any,
+        loss: Loss | None = None,
+        *,
+        reward_known: bool = False,
+        deterministic: bool = False,
+    ) -> None:
         self.source = source
         self.discount = checks.real(discount)
         self.loss = Square() if loss is None else loss
         self.reward_known = reward_known
+        self.deterministic = deterministic
 
     def __check_init__(self) -> None:
         checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., reward=..., next_state=...)")
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         checks.instance("reward_known", self.reward_known, bool)
-        _check_discount(self.discount)
+        checks.instance("deterministic", self.deterministic, bool)
+        check_discount(self.discount)
         if isinstance(self.source, Dataset):
             self.terms(self.source.columns)
-            _check_endings(self.source.columns, self.discount)
+            check_endings(self.source.columns, self.discount)
 
     def terms(self, sample: Sample) -> Terms:
-        """Points (s, s'), weights ρ (1, -discount (not terminated)), offset -ρ r, context s, target 0."""
-        _check_sample(sample)
-        state, next_state = (columns_of(name, sample[name]) for name in ("state", "next_state"))
+        """Points (s, s'), weights ρ (1, -discount^steps (not terminated)), offset -ρ r, context s, target 0."""
+        state, next_state = states_of("policy evaluation", sample, "reward")
+        _check(sample)
         reward = jnp.asarray(sample["reward"])
-        ones = jnp.ones_like(reward)
-        ratio = sample.get("weight", ones)
-        goes_on = 1.0 - sample.get("terminated", 0.0 * ones)
+        ratio, ends = optional(sample, "weight", 1.0), optional(sample, "terminated", 0.0)
+        bootstrap = self.discount ** sample["steps"] if "steps" in sample else self.discount
         weighted = "weight" in sample  # then ρ V(s) and ρ r depend on the action as well, which s does not determine
         return Terms(
             points=jnp.stack([state, next_state], axis=1),
-            weights=ratio[:, None] * jnp.stack([ones, -self.discount * goes_on], axis=1),
+            weights=ratio[:, None] * jnp.stack([jnp.ones_like(reward), -bootstrap * (1.0 - ends)], axis=1),
             offset=-ratio * reward,
-            context=state,
+            context=self._context(sample, state),
             target=jnp.zeros_like(reward),
-            known=(not weighted, False),
-            offset_known=self.reward_known and not weighted,
+            known=(self.deterministic or not weighted, False),
+            offset_known=self.reward_known and (self.deterministic or not weighted),
         )
 
-
-def _check_discount(discount: Any) -> None:
-    """Raise unless 0 <= discount <= 1; whether 1 will do depends on the samples."""
-    hint = "give a number of at least 0 and below 1, such as 0.99"
-    checks.not_negative("discount", discount, hint)
-    if not checks.traced(discount) and np.any(np.asarray(discount) > 1):
-        raise checks.InputError(f"discount must not be above 1, not {discount!r}; {hint}")
+    def _context(self, sample: Sample, state: jax.Array) -> jax.Array:
+        if not self.deterministic:
+            return state
+        require("a deterministic policy's evaluation", sample, "state", "action")
+        return jnp.concatenate([state, columns_of("action", sample["action"])], axis=1)
 
 
-def _check_sample(sample: Sample) -> None:
-    """Raise one clear sentence for missing columns, shapes that do not belong together, or values out of range."""
-    require("policy evaluation", sample, "state", "reward", "next_state")
-    states, next_states = np.shape(sample["state"]), np.shape(sample["next_state"])
-    if states != next_states:
-        raise checks.InputError(f"state and next_state must have the same shape, but have {states} and {next_states}")
-    for name in ("reward", "terminated", "weight"):
-        if name in sample and np.shape(sample[name]) != states[:1]:
-            raise checks.InputError(f"{name} must have shape {states[:1]}, but has {np.shape(sample[name])}")
-    _check_marks(sample)
-
-
-def _check_endings(sample: Sample, discount: Any) -> None:
-    """Raise where nothing is discounted and nothing ends; a matter of the whole data set, not of one batch of it."""
-    ends = sample.get("terminated", jnp.zeros(1))
-    if checks.traced(discount, ends) or np.any(np.asarray(discount) < 1):
-        return
-    if not np.any(np.asarray(ends)):
-        raise checks.InputError(
-            "discount must be below 1, not 1, unless a column terminated marks transitions that end an episode, since "
-            "otherwise V plus any constant is a solution too; lower the discount or give that column"
-        )
-
-
-def _check_marks(sample: Sample) -> None:
-    """Raise unless terminated is 0 or 1 throughout and no importance weight is negative."""
-    ends, weights = sample.get("terminated"), sample.get("weight")
-    if ends is not None and not checks.traced(ends):
-        strange = np.asarray(ends)[~np.isin(np.asarray(ends), (0, 1))]
-        if strange.size:
-            raise checks.InputError(
-                f"terminated must be 0 or 1, not {strange.flat[0]}; mark with 1 where nothing follows"
-            )
-    if weights is not None and not checks.traced(weights):
-        lowest = np.min(np.asarray(weights))
-        if not lowest >= 0:
-            raise checks.InputError(
-                f"weight must not be negative, not {lowest}; it is the ratio of two probabilities, π(a|s) / π_b(a|s)"
-            )
+def _check(sample: Sample) -> None:
+    check_vectors(sample, "reward", "terminated", "weight", "steps")
+    check_marks(sample, "terminated", "mark with 1 where nothing follows")
+    check_not_negative(sample, "weight", "it is the ratio of two probabilities, π(a|s) / π_b(a|s)")
+    check_not_negative(sample, "steps", "it counts the steps that a transition spans")

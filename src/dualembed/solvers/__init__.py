@@ -6,7 +6,9 @@ from dualembed.solvers.embedding_sgd import EmbeddingSGD
 from dualembed.solvers.gap import Gap, duality_gap
 from dualembed.solvers.newton import Newton
 from dualembed.solvers.preconditioner import Preconditioner
+from dualembed.solvers.sparse_form import SparseForm
 from dualembed.solvers.statistics import Statistics
+from dualembed.solvers.stochastic import StochasticSolver
 from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty, standard_errors
 
 __all__ = [
@@ -21,8 +23,10 @@ __all__ = [
     "Probe",
     "Result",
     "Solver",
+    "SparseForm",
     "Spread",
     "Statistics",
+    "StochasticSolver",
     "Trace",
     "Uncertainty",
     "duality_gap",

@@ -9,6 +9,7 @@ from dualembed.spaces.network import Network
 from dualembed.spaces.nystrom import Nystrom
 from dualembed.spaces.preconditioned import Preconditioned
 from dualembed.spaces.rkhs import RKHS
+from dualembed.spaces.table import Table
 
 __all__ = [
     "RKHS",
@@ -25,4 +26,5 @@ __all__ = [
     "Nystrom",
     "Preconditioned",
     "Regulariser",
+    "Table",
 ]

@@ -1,0 +1,156 @@
+"""What policies say about data: action probabilities, importance weights, and the next actions an expectation needs.
+
+A policy on A actions numbered from 0 is any function from states (n, d) to probabilities (n, A); a policy on continuous
+actions is any function (key, states (n, d)) -> actions (n, a), one random action for each state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from dualembed import checks
+
+Policy = Callable[[np.ndarray], Any]
+Sampler = Callable[[jax.Array, np.ndarray], Any]
+
+TOLERANCE = 1e-5  # by which probabilities may miss 1: float32 policies sum to one no better
+
+
+def probabilities(policy: Policy, states: Any, *, name: str = "the policy") -> np.ndarray:
+    """π(a|s) for every action, (n, A), refused unless each row is a distribution.
+
+    >>> probabilities(lambda s: np.full((len(s), 2), 0.5), [[0.0], [1.0]]).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
+    states = state_rows(states)
+    found = np.asarray(policy(states), dtype=np.float64)
+    if found.ndim != 2 or len(found) != len(states):
+        raise checks.InputError(
+            f"{name} must give probabilities of shape ({len(states)}, actions) for {len(states)} states, "
+            f"but gave shape {found.shape}"
+        )
+    wrong = ~(np.all(found >= 0, axis=1) & (np.abs(found.sum(axis=1) - 1) <= TOLERANCE))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise checks.InputError(
+            f"{name} must give probabilities that are not negative and sum to one, but gives {found[row].tolist()} "
+            f"in row {row}; divide by their sum"
+        )
+    return found
+
+
+def taken_probabilities(policy: Policy, states: Any, actions: Any, *, name: str = "the policy") -> np.ndarray:
+    """π(a_i|s_i) of the action taken in each row, (n,)."""
+    found = probabilities(policy, states, name=name)
+    return found[np.arange(len(found)), action_numbers(actions, found.shape[1], len(found))]
+
+
+def importance_weights(
+    states: Any,
+    actions: Any,
+    *,
+    target: Policy,
+    behaviour: Policy | Any,
+    clip: float | None = None,
+    self_normalise: bool = False,
+) -> np.ndarray:
+    """ρ = π(a|s) / π_b(a|s), (n,): what makes data of the behaviour policy speak of the target policy.
+
+    `behaviour` is a policy, or the probabilities (n,) with which the logged actions were taken. `clip` caps
+    weights (less variance, some bias towards the behaviour policy); `self_normalise` divides by their mean, which
+    is 1 in expectation: that changes how they weigh against a penalty, not which V fulfils the moment equation.
+
+    >>> left = lambda s: np.tile([1.0, 0.0], (len(s), 1))
+    >>> importance_weights([0.0, 0.0], [0, 1], target=left, behaviour=[0.5, 0.5]).tolist()
+    [2.0, 0.0]
+    """
+    wanted = taken_probabilities(target, states, actions, name="the target policy")
+    if callable(behaviour):
+        given = taken_probabilities(behaviour, states, actions, name="the behaviour policy")
+    else:
+        given = np.asarray(behaviour, dtype=np.float64)
+        if given.shape != wanted.shape:
+            raise checks.InputError(
+                f"behaviour must be a policy or one probability a row, {wanted.shape}, but has shape {given.shape}"
+            )
+    bad = ~((given > 0) & (given <= 1 + TOLERANCE))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise checks.InputError(
+            f"the behaviour policy must give each action that was taken a probability above 0 and at most 1, not "
+            f"{given[row]} as in row {row}; drop such rows or mend the probabilities"
+        )
+    weights = wanted / given
+    if clip is not None:
+        checks.positive("clip", clip)
+        weights = np.minimum(weights, clip)
+    if not weights.any():
+        raise checks.InputError(
+            "every importance weight is 0: the target policy never takes a logged action; "
+            "these data say nothing about it"
+        )
+    return weights / weights.mean() if self_normalise else weights
+
+
+def effective_sample_size(weights: Any) -> float:
+    """(Σρ)² / Σρ²: how many unweighted rows the weighted ones are worth.
+
+    >>> effective_sample_size([2.0, 0.0, 2.0, 0.0])
+    2.0
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    if not np.all(weights >= 0) or not weights.any():
+        raise checks.InputError("weights must not be negative or NaN, and not all 0")
+    return float(weights.sum() ** 2 / np.sum(weights**2))
+
+
+def expected_actions(policy: Policy, next_states: Any) -> dict[str, np.ndarray]:
+    """The columns next_action (n, A) and next_probability (n, A) of expected SARSA: every action with its probability.
+
+    >>> expected_actions(lambda s: np.tile([0.25, 0.75], (len(s), 1)), [0.0])
+    {'next_action': array([[0., 1.]]), 'next_probability': array([[0.25, 0.75]])}
+    """
+    found = probabilities(policy, next_states)
+    return {"next_action": np.tile(np.arange(found.shape[1], dtype=float), (len(found), 1)), "next_probability": found}
+
+
+def sampled_actions(key: jax.Array, policy: Sampler, next_states: Any, *, draws: int = 1) -> dict[str, np.ndarray]:
+    """The columns next_action (n, draws, a) and next_probability (n, draws) from draws of a continuous policy."""
+    checks.count("draws", draws)
+    states = state_rows(next_states)
+    drawn = [_actions(policy(each, states), len(states)) for each in jax.random.split(key, draws)]
+    return {"next_action": np.stack(drawn, axis=1), "next_probability": np.full((len(states), draws), 1.0 / draws)}
+
+
+def state_rows(states: Any) -> np.ndarray:
+    """States as (n, d) in float64."""
+    rows = np.asarray(states, dtype=np.float64)
+    if rows.ndim not in (1, 2) or not len(rows):
+        raise checks.InputError(f"states must have shape (rows,) or (rows, dimension), but have {rows.shape}")
+    return rows[:, None] if rows.ndim == 1 else rows
+
+
+def action_numbers(actions: Any, count: int, rows: int) -> np.ndarray:
+    """Discrete actions (n,) as whole numbers below `count`."""
+    given = np.asarray(actions)
+    if given.shape != (rows,):
+        raise checks.InputError(f"actions must have shape ({rows},), one number a row, but have {given.shape}")
+    numbers = given.astype(np.int64)
+    bad = (numbers != given) | (numbers < 0) | (numbers >= count)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise checks.InputError(
+            f"actions must be whole numbers from 0 to {count - 1}, not {given[row]} as in row {row}"
+        )
+    return numbers
+
+
+def _actions(drawn: Any, rows: int) -> np.ndarray:
+    found = np.asarray(drawn, dtype=np.float64)
+    if found.ndim not in (1, 2) or len(found) != rows:
+        raise checks.InputError(f"a sampled policy must give one action a state, ({rows}, a), but gave {found.shape}")
+    return found[:, None] if found.ndim == 1 else found

@@ -1,0 +1,203 @@
+"""Action values: Q(s, a) of a policy by SARSA, expected SARSA or λ-returns, from single transitions or trajectories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+from dualembed.losses import Loss, Square
+from dualembed.problems.base import Problem, Terms, columns_of, require
+from dualembed.problems.transitions import (
+    check_discount,
+    check_endings,
+    check_marks,
+    check_not_negative,
+    check_vectors,
+    optional,
+    states_of,
+)
+from dualembed.sources import Dataset, Sample, Source
+
+
+class ActionValue(Problem):
+    """min over Q of E[loss(E[Q(s,a) - r - discount Σ_j π_j Q(s',a'_j) (not terminated) | s, a])].
+
+    Columns: state and next_state (B,) or (B, d), action (B,) or (B, a), reward (B,), optional terminated (B,), and
+    the policy's next actions:
+    - SARSA: next_action (B,), or (B, 1, a), the one action the policy took at s';
+    - expected SARSA: next_action (B, J) or (B, J, a) with next_probability (B, J), as `policies.expected_actions`
+      (every discrete action) and `policies.sampled_actions` (draws of a continuous one) give them.
+    Points are (s, a) side by side. The context (s, a) determines which action was taken, so that no importance
+    weights are needed whichever policy collected the data, as long as next actions are the evaluated one's.
+
+    >>> data = Dataset(state=[0.0], action=[1.0], reward=[1.0], next_state=[2.0], next_action=[[0.0, 1.0]],
+    ...                next_probability=[[0.25, 0.75]])
+    >>> ActionValue(data, 0.5).terms(data.columns).weights.tolist()
+    [[1.0, -0.125, -0.375]]
+    """
+
+    source: Source
+    discount: float | jax.Array
+    loss: Loss
+    reward_known: bool = eqx.field(static=True)
+
+    def __init__(self, source: Source, discount: Any, loss: Loss | None = None, *, reward_known: bool = False) -> None:
+        self.source = source
+        self.discount = checks.real(discount)
+        self.loss = Square() if loss is None else loss
+        self.reward_known = reward_known
+
+    def __check_init__(self) -> None:
+        _check_problem(self)
+        checks.instance("reward_known", self.reward_known, bool)
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points (s, a), (s', a'_j), weights 1, -discount π_j (not terminated), offset -r, context (s, a), target 0."""
+        state, next_state = states_of("an action-value problem", sample, "action", "reward", "next_action")
+        check_vectors(sample, "reward", "terminated")
+        check_marks(sample, "terminated", "mark with 1 where nothing follows")
+        reward, ends = jnp.asarray(sample["reward"]), optional(sample, "terminated", 0.0)
+        pair = jnp.concatenate([state, columns_of("action", sample["action"])], axis=1)
+        actions = _next_actions(sample["next_action"], pair.shape[1] - state.shape[1])
+        share = _shares(sample, actions.shape[1])
+        following = jnp.concatenate([jnp.repeat(next_state[:, None], actions.shape[1], axis=1), actions], axis=2)
+        return Terms(
+            points=jnp.concatenate([pair[:, None], following], axis=1),
+            weights=jnp.concatenate(
+                [jnp.ones_like(reward)[:, None], -self.discount * (1.0 - ends)[:, None] * share], axis=1
+            ),
+            offset=-reward,
+            context=pair,
+            target=jnp.zeros_like(reward),
+            known=(True,) + (False,) * actions.shape[1],
+            offset_known=self.reward_known,
+        )
+
+
+class LambdaReturn(Problem):
+    """min over Q of E[loss(E[Q(s0,a0) - G^λ | s0, a0])], G^λ being the λ-return over windows of N steps.
+
+    G^λ = (1-λ) Σ_{n<N} λ^(n-1) G^(n) + λ^(N-1) G^(N),   G^(n) = Σ_{k<n} γ^k r_k + γ^n Q(s_n, a_n),
+
+    so that r_k counts (γλ)^k, Q(s_n, a_n) counts (1-λ) λ^(n-1) γ^n and the last λ^(N-1) γ^N; a window that its
+    episode cuts short has its own N, and after a termination nothing is bootstrapped. Columns as
+    `trajectories.return_windows` gives them: state (B,) or (B, d), action (B,) or (B, a), and with an axis for the
+    step reward (B, N), next_state (B, N, d), next_action (B, N) or (B, N, a), terminated (B, N); length (B,) counts
+    the real steps. The actions after the first are the evaluated policy's own: λ = 0 is SARSA, and with
+    next actions that are greedy under the last Q it is the control form.
+    """
+
+    source: Source
+    discount: float | jax.Array
+    decay: float | jax.Array
+    loss: Loss
+
+    def __init__(self, source: Source, discount: Any, decay: Any, loss: Loss | None = None) -> None:
+        self.source = source
+        self.discount, self.decay = checks.real(discount), checks.real(decay)
+        self.loss = Square() if loss is None else loss
+
+    def __check_init__(self) -> None:
+        checks.not_negative("decay", self.decay, "give λ from 0 to 1")
+        if not checks.traced(self.decay) and np.any(np.asarray(self.decay) > 1):
+            raise checks.InputError(f"decay must not be above 1, not {self.decay!r}; give λ from 0 to 1")
+        _check_problem(self)
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points (s_n, a_n), n = 0..N, with the weights above, offset -Σ (γλ)^k r_k, context (s_0, a_0), target 0."""
+        rewards = _window(sample)
+        count = rewards.shape[1]
+        pair = jnp.concatenate([columns_of("state", sample["state"]), columns_of("action", sample["action"])], axis=1)
+        actions = _next_actions(sample["next_action"], pair.shape[1] - sample["next_state"].shape[2])
+        length = sample["length"][:, None] if "length" in sample else jnp.full((len(rewards), 1), count, dtype=float)
+        number = jnp.arange(1, count + 1)
+        ends = sample["terminated"] if "terminated" in sample else jnp.zeros_like(rewards)
+        # Rows beyond a window's end repeat its last one, which would count a termination there twice: once is enough.
+        bootstrap = jnp.cumprod(1.0 - ends, axis=1) * (number <= length)
+        share = jnp.where(number == length, 1.0, 1.0 - self.decay) * self.decay ** (number - 1.0)
+        earned = rewards * (number <= length) * (self.discount * self.decay) ** (number - 1.0)
+        return Terms(
+            points=jnp.concatenate([pair[:, None], jnp.concatenate([sample["next_state"], actions], axis=2)], axis=1),
+            weights=jnp.concatenate(
+                [jnp.ones_like(rewards[:, :1]), -share * self.discount**number * bootstrap], axis=1
+            ),
+            offset=-jnp.sum(earned, axis=1),
+            context=pair,
+            target=jnp.zeros_like(rewards[:, 0]),
+            known=(True,) + (False,) * count,
+        )
+
+
+def _check_problem(problem: ActionValue | LambdaReturn) -> None:
+    checks.instance("source", problem.source, Source, "such as sources.Dataset(state=..., action=..., reward=..., ...)")
+    checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
+    check_discount(problem.discount)
+    if isinstance(problem.source, Dataset):
+        problem.terms(problem.source.columns)
+        check_endings(problem.source.columns, problem.discount)
+
+
+def _next_actions(actions: Any, width: int) -> jax.Array:
+    """Next actions as (B, J, a); (B,) is one discrete action, (B, J) are several."""
+    array = jnp.asarray(actions)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] != width:
+        raise checks.InputError(
+            f"next_action must have shape (rows,), (rows, draws) or (rows, draws, {width}) for actions of {width} "
+            f"number(s), but has {jnp.shape(actions)}"
+        )
+    return array
+
+
+def _shares(sample: Sample, count: int) -> jax.Array:
+    """π_j (B, J), refused unless every row is a distribution; 1 for a single next action."""
+    rows = np.shape(sample["state"])[0]
+    if "next_probability" not in sample:
+        if count > 1:
+            raise checks.InputError(
+                f"{count} next actions a row need their probabilities in a column next_probability of shape "
+                f"({rows}, {count}); policies.expected_actions gives both"
+            )
+        return jnp.ones((rows, 1))
+    shares = jnp.asarray(sample["next_probability"])
+    shares = shares[:, None] if shares.ndim == 1 else shares
+    if shares.shape != (rows, count):
+        raise checks.InputError(f"next_probability must have shape ({rows}, {count}), but has {shares.shape}")
+    check_not_negative({"next_probability": shares}, "next_probability", "it holds π(a'|s')")
+    if not checks.traced(shares) and np.max(np.abs(np.sum(np.asarray(shares), axis=1) - 1.0)) > 1e-4:
+        worst = int(np.argmax(np.abs(np.sum(np.asarray(shares), axis=1) - 1.0)))
+        raise checks.InputError(
+            f"next_probability must sum to one in every row, but sums to {float(np.sum(shares[worst])):.6g} in row "
+            f"{worst}; divide by the sum"
+        )
+    return shares
+
+
+def _window(sample: Sample) -> jax.Array:
+    """The rewards (B, N) of windows whose columns belong together."""
+    require("a λ-return problem", sample, "state", "action", "reward", "next_state", "next_action")
+    rewards = jnp.asarray(sample["reward"])
+    if rewards.ndim != 2:
+        raise checks.InputError(
+            f"reward must have shape (rows, steps), but has {rewards.shape}; trajectories.return_windows makes windows"
+        )
+    for name in ("next_state", "next_action", "terminated"):
+        if name in sample and np.shape(sample[name])[:2] != rewards.shape:
+            raise checks.InputError(
+                f"{name} must begin with shape {rewards.shape}, like reward, but has {np.shape(sample[name])}"
+            )
+    if np.ndim(sample["next_state"]) != 3:
+        raise checks.InputError(
+            f"next_state must have shape (rows, steps, dimension), but has {np.shape(sample['next_state'])}"
+        )
+    check_vectors(sample, "length")
+    check_marks(sample, "terminated", "mark with 1 where nothing follows")
+    return rewards

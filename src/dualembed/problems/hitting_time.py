@@ -1,0 +1,170 @@
+"""Hitting times and committors of a Markov process, from its one-step transitions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+from dualembed.losses import Loss, Square
+from dualembed.policies import state_rows
+from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.problems.transitions import check_marks, check_not_negative, check_vectors, optional, states_of
+from dualembed.sources import Dataset, Sample, Source
+
+Target = Callable[[np.ndarray], Any]
+
+
+class HittingTime(Problem):
+    """min over h of E[loss(E[h(s,t) - 1 - h(s',t) (s' not in the target) | s, t])]: the mean time until the target.
+
+    Columns: state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in the target; optional target (B,)
+    or (B, dt), the target this row is about, where there are many: h is then a function of (s, t) side by side, and of
+    s alone otherwise; optional duration (B,), the time a transition takes, by default 1. `arrivals` and `pairs` make
+    these columns.
+
+    The infimum is over times of at least 1, so that h at a state of the target is its mean return time, and the
+    stationary probability of a single state t is 1/h(t,t). No whole path to the target need be in the data.
+
+    >>> data = Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], arrived=[1, 0])
+    >>> HittingTime(data).terms(data.columns).weights.tolist()
+    [[1.0, 0.0], [1.0, -1.0]]
+    """
+
+    source: Source
+    loss: Loss = eqx.field(default_factory=Square)
+
+    def __check_init__(self) -> None:
+        _check(self)
+        if isinstance(self.source, Dataset):
+            _check_reached(self.source.columns, "arrived", "the target", "its hitting time is infinite, or not in them")
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points (s,t), (s',t), weights 1, -(not arrived), offset -duration, context (s,t), target 0."""
+        state, next_state = states_of("a hitting-time problem", sample, "arrived")
+        check_vectors(sample, "arrived", "duration")
+        check_marks(sample, "arrived", "mark with 1 where s' lies in the target")
+        check_not_negative(sample, "duration", "it is the time a transition takes")
+        if "target" in sample:
+            target = columns_of("target", sample["target"])
+            state, next_state = (jnp.concatenate([each, target], axis=1) for each in (state, next_state))
+        there = jnp.asarray(sample["arrived"], dtype=float)
+        return Terms(
+            points=jnp.stack([state, next_state], axis=1),
+            weights=jnp.stack([jnp.ones_like(there), there - 1.0], axis=1),
+            offset=-optional(sample, "duration", 1.0),
+            context=state,
+            target=jnp.zeros_like(there),
+            known=(True, False),
+            offset_known="duration" not in sample,
+        )
+
+
+class Committor(Problem):
+    """min over q of E[loss(E[q(s) - (s' in B) - q(s') (s' in neither A nor B) | s])]: P(B is reached before A | s).
+
+    Columns: state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in B; returned (B,), 1 where s' lies
+    in A. Give the rows whose s lies in neither; from rows inside A or B, q is the probability for
+    the path that leaves at s.
+    """
+
+    source: Source
+    loss: Loss = eqx.field(default_factory=Square)
+
+    def __check_init__(self) -> None:
+        _check(self)
+        if isinstance(self.source, Dataset):
+            for name, which in (("arrived", "B"), ("returned", "A")):
+                _check_reached(self.source.columns, name, which, "the committor is then constant, or not in them")
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points (s, s'), weights 1, -(s' in neither), offset -(s' in B), context s, target 0."""
+        state, next_state = states_of("a committor", sample, "arrived", "returned")
+        check_vectors(sample, "arrived", "returned")
+        for name, which in (("arrived", "B"), ("returned", "A")):
+            check_marks(sample, name, f"mark with 1 where s' lies in {which}")
+        there, back = (jnp.asarray(sample[name], dtype=float) for name in ("arrived", "returned"))
+        if not checks.traced(there, back) and np.any(np.asarray(there) * np.asarray(back)):
+            raise checks.InputError("arrived and returned are both 1 in a row, but A and B must not overlap")
+        return Terms(
+            points=jnp.stack([state, next_state], axis=1),
+            weights=jnp.stack([jnp.ones_like(there), there + back - 1.0], axis=1),
+            offset=-there,
+            context=state,
+            target=jnp.zeros_like(there),
+            known=(True, False),
+        )
+
+
+def arrivals(next_states: Any, target: Target | Any) -> np.ndarray:
+    """The column arrived (n,): whether s' is in the target, a condition on states (n, d), or a list of states.
+
+    >>> arrivals([0.0, 1.5], lambda s: s[:, 0] >= 1).tolist()
+    [0.0, 1.0]
+    >>> arrivals([0, 3, 2], [2, 3]).tolist()
+    [0.0, 1.0, 1.0]
+    """
+    states = state_rows(next_states)
+    if callable(target):
+        inside = np.asarray(target(states))
+        if inside.shape != (len(states),):
+            raise checks.InputError(
+                f"the target must say yes or no for each of {len(states)} states, not {inside.shape}"
+            )
+        return inside.astype(bool).astype(float)
+    members = state_rows(np.atleast_1d(np.asarray(target, dtype=float)))
+    if members.shape[1] != states.shape[1]:
+        raise checks.InputError(f"target states must have {states.shape[1]} coordinate(s), but have {members.shape[1]}")
+    return np.any(np.all(states[:, None] == members[None], axis=2), axis=1).astype(float)
+
+
+def pairs(states: Any, next_states: Any, targets: Any) -> dict[str, np.ndarray]:
+    """The columns of every transition with every target state: state, next_state, target, arrived.
+
+    n transitions and T targets (T,) or (T, d) give n T rows; a random choice of targets keeps them few.
+
+    >>> pairs([0, 1], [1, 0], [1])["arrived"].tolist()
+    [1.0, 0.0]
+    """
+    state, following, members = state_rows(states), state_rows(next_states), state_rows(targets)
+    if state.shape != following.shape or members.shape[1] != state.shape[1]:
+        raise checks.InputError(
+            f"states, next_states and targets need equally many coordinates, but have shapes {state.shape}, "
+            f"{following.shape} and {members.shape}"
+        )
+    count = len(members)
+    following, member = np.repeat(following, count, axis=0), np.tile(members, (len(state), 1))
+    arrived = np.all(following == member, axis=1).astype(float)
+    return {"state": np.repeat(state, count, axis=0), "next_state": following, "target": member, "arrived": arrived}
+
+
+def _check(problem: HittingTime | Committor) -> None:
+    checks.instance("source", problem.source, Source, "such as sources.Dataset(state=..., next_state=..., arrived=...)")
+    checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
+    if isinstance(problem.source, Dataset):
+        problem.terms(problem.source.columns)
+
+
+def _check_reached(columns: Sample, mark: str, which: str, consequence: str) -> None:
+    """Raise where a target is never entered; each one, where there are many."""
+    marks = columns[mark]
+    if checks.traced(marks):
+        return
+    if not np.any(np.asarray(marks)):
+        raise checks.InputError(
+            f"no transition reaches {which} ({mark} is 0 throughout): {consequence}; give more data or another target"
+        )
+    if "target" in columns:
+        targets = np.asarray(columns_of("target", columns["target"]))
+        names, row = np.unique(targets, axis=0, return_inverse=True)
+        reached = np.bincount(row.ravel(), np.asarray(marks), minlength=len(names)) > 0
+        if not reached.all() and len(names) < len(targets):
+            lost = names[~reached]
+            raise checks.InputError(
+                f"no transition reaches the target {lost[0].tolist()} ({len(lost)} of {len(names)} targets): "
+                f"{consequence}; leave such targets out"
+            )

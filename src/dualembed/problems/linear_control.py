@@ -1,0 +1,114 @@
+"""Linearly-solvable control: the desirability z(s) = exp(-cost to go) from transitions of the passive dynamics.
+
+Where the cost of steering is the divergence from the passive dynamics p, the optimal cost to go v(s) fulfils
+exp(-v(s)) = exp(-q(s)) E_p[exp(-v(s')) | s]: linear in z = exp(-v). The equation alone is homogeneous, so that z = 0
+solves it; each problem here has a boundary or a normalisation that excludes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+from dualembed.losses import Loss, Square
+from dualembed.problems.base import Problem, Terms
+from dualembed.problems.transitions import check_marks, check_vectors, states_of
+from dualembed.sources import Dataset, Sample, Source
+
+
+class FirstExit(Problem):
+    """min over z of E[loss(E[z(s) - e^(-q(s)) z(s') | s])], where z(s') = e^(-q_T(s')) is known at terminal s'.
+
+    Columns: state and next_state (B,) or (B, d), cost (B,), the running cost q(s); terminal (B,), 1 where s' is
+    terminal; terminal_cost (B,), q_T(s') there (its value elsewhere does not matter). At least one transition must
+    reach a terminal state: without, z = 0 is the solution.
+
+    >>> data = Dataset(state=[0.0, 1.0], cost=[0.0, 0.0], next_state=[1.0, 2.0], terminal=[0, 1], terminal_cost=[0, 0])
+    >>> FirstExit(data).terms(data.columns).offset.tolist()
+    [-0.0, -1.0]
+    """
+
+    source: Source
+    loss: Loss = eqx.field(default_factory=Square)
+
+    def __check_init__(self) -> None:
+        checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., cost=..., next_state=...)")
+        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
+        if isinstance(self.source, Dataset):
+            self.terms(self.source.columns)
+            ends = self.source.columns["terminal"]
+            if not checks.traced(ends) and not np.any(np.asarray(ends)):
+                raise checks.InputError(
+                    "no transition reaches a terminal state (terminal is 0 throughout), so that z = 0 would be the "
+                    "solution; give transitions that end, or use problems.AverageCost for a process without an end"
+                )
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points (s, s'), weights 1, -e^(-q) (s' not terminal), offset -e^(-q) (s' terminal) e^(-q_T), context s."""
+        state, next_state = states_of("first-exit control", sample, "cost", "terminal", "terminal_cost")
+        check_vectors(sample, "cost", "terminal", "terminal_cost")
+        check_marks(sample, "terminal", "mark with 1 where s' is terminal")
+        decay, ends = jnp.exp(-jnp.asarray(sample["cost"])), jnp.asarray(sample["terminal"], dtype=float)
+        # Elsewhere the terminal cost may be anything, also huge: it must not meet a zero as infinity.
+        final = jnp.exp(-jnp.where(ends > 0, jnp.asarray(sample["terminal_cost"]), 0.0))
+        return Terms(
+            points=jnp.stack([state, next_state], axis=1),
+            weights=jnp.stack([jnp.ones_like(decay), -decay * (1.0 - ends)], axis=1),
+            offset=-decay * ends * final,
+            context=state,
+            target=jnp.zeros_like(decay),
+            known=(True, False),
+        )
+
+
+class AverageCost(Problem):
+    """min over z of E[loss(E[λ z(s) - e^(-q(s)) z(s') | s] + z(s_0) - 1)], for a process that never ends.
+
+    λ = e^(-c) is the principal eigenvalue of e^(-q) P and c the least average cost a step; z is its positive
+    eigenfunction, with z(s_0) = 1 at the reference state s_0. The normalisation stands inside the moment: against the
+    left eigenvector, which is positive, the equation says z(s_0) = 1, and then that z is the eigenfunction.
+    `control.average_cost` finds λ together with z; here it is given. Columns: state, cost, next_state.
+    """
+
+    source: Source
+    eigenvalue: float | jax.Array
+    reference: jax.Array
+    loss: Loss
+
+    def __init__(self, source: Source, eigenvalue: Any, reference: Any, loss: Loss | None = None) -> None:
+        self.source = source
+        self.eigenvalue = checks.real(eigenvalue)
+        self.reference = jnp.atleast_1d(jnp.asarray(reference, dtype=float))
+        self.loss = Square() if loss is None else loss
+
+    def __check_init__(self) -> None:
+        checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., cost=..., next_state=...)")
+        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
+        checks.positive("eigenvalue", self.eigenvalue, "it is e^(-average cost); control.average_cost finds it")
+        if isinstance(self.source, Dataset):
+            self.terms(self.source.columns)
+
+    def terms(self, sample: Sample) -> Terms:
+        """Points (s, s', s_0), weights λ, -e^(-q), 1, offset -1, context s, target 0."""
+        state, next_state = states_of("average-cost control", sample, "cost")
+        check_vectors(sample, "cost")
+        if self.reference.shape != state.shape[1:]:
+            raise checks.InputError(
+                f"reference must be one state of shape {state.shape[1:]}, but has shape {self.reference.shape}"
+            )
+        decay = jnp.exp(-jnp.asarray(sample["cost"]))
+        ones = jnp.ones_like(decay)
+        return Terms(
+            points=jnp.stack([state, next_state, jnp.broadcast_to(self.reference, state.shape)], axis=1),
+            weights=jnp.stack([self.eigenvalue * ones, -decay, ones], axis=1),
+            offset=-ones,
+            context=state,
+            target=0.0 * ones,
+            known=(True, False, True),
+            offset_known=True,
+        )
