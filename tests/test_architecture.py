@@ -17,10 +17,11 @@ ROWS = [
     {"experiments"},
     {"estimators", "baselines", "control"},
     {"selection"},
+    {"embeddings"},
     {"solvers"},
     {"saddle"},
-    {"problems", "spaces"},
-    {"losses", "links", "kernels", "sources", "schedules", "trigonometry"},
+    {"problems", "spaces", "data"},
+    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies", "trajectories"},
     {"checks", "progress", "files", "compilation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.

@@ -37,7 +37,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualembed import baselines, kernels, links, losses, problems, schedules, selection, solvers, sources, spaces
+    from dualembed import (
+        baselines,
+        embeddings,
+        kernels,
+        links,
+        losses,
+        problems,
+        samplers,
+        schedules,
+        selection,
+        solvers,
+        sources,
+        spaces,
+    )
     from dualembed.checks import InputError
     from dualembed.problems import Terms
     from dualembed.saddle import Saddle
@@ -54,10 +67,12 @@ __all__ = [
     "Result",
     "InputError",
     "baselines",
+    "embeddings",
     "kernels",
     "links",
     "losses",
     "problems",
+    "samplers",
     "schedules",
     "selection",
     "solvers",
@@ -75,7 +90,20 @@ _HOMES = {
     "InputError": "dualembed.checks",
 }
 _MODULES = frozenset(
-    {"baselines", "kernels", "links", "losses", "problems", "schedules", "selection", "solvers", "sources", "spaces"}
+    {
+        "baselines",
+        "embeddings",
+        "kernels",
+        "links",
+        "losses",
+        "problems",
+        "samplers",
+        "schedules",
+        "selection",
+        "solvers",
+        "sources",
+        "spaces",
+    }
 )
 
 

@@ -4,6 +4,7 @@
     Gaussian([0.3, 2.0])                                              one for each coordinate
     Columns(Gaussian(0.05), (0,)) * Columns(Matern52(0.3), (1, 2))    different kernels on different columns
     0.5 * Gaussian(1.0) + 2.0 * Polynomial(2)
+    HaarIntegral(Gaussian(1.0), [[[1.0]], [[-1.0]]])                  functions of x that are the same at -x
 
 NumPy points give NumPy values in their own precision; JAX points give JAX values, traced or not.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from dualembed.kernels.bandwidths import median_bandwidth
 from dualembed.kernels.base import Columns, Kernel, Product, Scaled, Sum
+from dualembed.kernels.distributions import HaarIntegral, MeanOverDraws, ProbabilityProduct, rotations
 from dualembed.kernels.inner_product import ArcCosine, ArcSine, Polynomial
 from dualembed.kernels.stationary import (
     Categorical,
@@ -41,6 +43,10 @@ __all__ = [
     "Product",
     "Scaled",
     "Columns",
+    "HaarIntegral",
+    "MeanOverDraws",
+    "ProbabilityProduct",
+    "rotations",
     "median_bandwidth",
     "BY_NAME",
 ]
