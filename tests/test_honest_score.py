@@ -10,6 +10,7 @@ import pytest
 
 import dualembed as de
 from dualembed import losses, problems, sources
+from dualembed.experiments import navigation
 from dualembed.selection import Score, honest_score
 from dualembed.selection.regression import cross_fit
 
@@ -129,6 +130,55 @@ def test_a_sine_of_a_gaussian_chain_has_the_error_worked_out_on_paper() -> None:
     problem = problems.PolicyEvaluation(sources.Dataset(**line(1000, seed=2)), DISCOUNT)
     score = honest_score(problem, lambda s: np.sin(3 * s[:, 0]))
     assert abs(score.value - truth) < 3 * score.stderr
+
+
+WIDTH = 0.1  # of the peak, whose reward on Navigation is 0.07 wide
+
+
+def peak(states: np.ndarray, variance: float = WIDTH**2) -> np.ndarray:
+    return np.exp(-0.5 * np.sum(states**2, axis=-1) / variance)
+
+
+def peak_error(states: np.ndarray) -> np.ndarray:
+    """The Bellman error of the peak on Navigation: E[V(s') | s] = v/(v + noise) exp(-|E[s' | s]|²/2(v + noise))."""
+    narrow, wide = WIDTH**2, WIDTH**2 + navigation.NOISE_VARIANCE
+    expected = narrow / wide * peak(np.asarray(navigation.next_mean(states)), wide)
+    return peak(states) - np.asarray(navigation.reward(states)) - navigation.DISCOUNT * expected
+
+
+def test_the_bellman_error_of_a_narrow_peak_is_found_within_its_standard_error() -> None:
+    axis = np.linspace(-2.2, 2.2, 441)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1)
+    truth = np.average(peak_error(grid) ** 2, weights=peak(grid, navigation.STATE_VARIANCE))
+    problem = problems.PolicyEvaluation(navigation.dataset(40_000, seed=0), navigation.DISCOUNT, reward_known=True)
+    distances, excess = [], []
+    for rows in np.arange(40_000).reshape(20, 2000):
+        sample = {name: np.asarray(column)[rows] for name, column in problem.source.columns.items()}
+        score = honest_score(problem, peak, sample=sample)
+        distances.append((score.value - truth) / score.stderr)
+        # The score with the exact conditional mean has the least standard error that one could hope for.
+        moment = peak(sample["state"]) - sample["reward"] - navigation.DISCOUNT * peak(sample["next_state"])
+        exact = peak_error(sample["state"])
+        excess.append(score.stderr / np.std(2 * exact * moment - exact**2) * np.sqrt(len(rows)))
+    assert sum(abs(distance) <= 2 for distance in distances) >= 17
+    assert abs(np.mean(distances)) < 3 / np.sqrt(20)
+    assert np.mean(excess) < 1.2
+
+
+def test_more_rows_resolve_finer_details() -> None:
+    # The response has no noise, so that all of the error is what the landmarks cannot resolve.
+    rng = np.random.default_rng(12)
+    context = rng.normal(size=(20_000, 2))
+    centres, heights = rng.normal(size=(40, 2)), rng.normal(size=40)
+    response = np.exp(-0.5 * np.sum((context[:, None] - centres) ** 2, axis=-1) / 0.15**2) @ heights
+    uses = (np.arange(6) // 2 != np.arange(3)[:, None])[None]
+
+    def error(rows: int) -> float:
+        blocks = np.arange(rows) % 6
+        fitted = cross_fit(context[:rows], response[:rows], blocks, uses=uses, rng=np.random.default_rng(0))[0]
+        return float(np.mean((fitted - response[:rows]) ** 2) / np.var(response))
+
+    assert error(20_000) < 0.4 * error(10_000)
 
 
 def test_the_score_keeps_up_with_the_units_of_rewards_and_states() -> None:
