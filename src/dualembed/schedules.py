@@ -74,3 +74,24 @@ class OffsetLinear(Offset):
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + t)."""
         return self.rate / (self.offset + jnp.asarray(t, dtype=float))
+
+
+class Power(Schedule):
+    """rate / t^power, such as the two time scales t^(-3/4) and t^(-1/2) of compositional gradients.
+
+    >>> float(Power(2.0, 0.5)(4))
+    1.0
+    """
+
+    rate: float | jax.Array = eqx.field(converter=checks.real)
+    power: float | jax.Array = eqx.field(default=0.75, converter=checks.real)
+
+    def __check_init__(self) -> None:
+        checks.positive("rate", self.rate)
+        checks.single("rate", self.rate)
+        checks.not_negative("power", self.power)
+        checks.single("power", self.power)
+
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """rate / t^power."""
+        return self.rate * jnp.asarray(t, dtype=float) ** -self.power

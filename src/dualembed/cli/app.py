@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dualembed import __version__
+from dualembed.cli.bench import bench
 from dualembed.cli.reproduce import reproduce
 
 # Plain help texts: rich ones would double the time that --help takes.
@@ -41,6 +42,7 @@ def dualembed(
 
 
 app.command(short_help="Run one of the paper's experiments.")(reproduce)
+app.command(short_help="Compare with rivals on known errors.")(bench)
 
 
 def command() -> Any:

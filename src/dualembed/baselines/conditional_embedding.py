@@ -1,0 +1,237 @@
+"""Two steps with a conditional embedding: first p(z | x) as a regression in an RKHS, then f on what it predicts."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks, kernels
+from dualembed.links import Legendre
+from dualembed.losses import Loss, Square
+from dualembed.saddle import DualFunction
+from dualembed.solvers.base import EarlyStopWarning, Pair, Result
+from dualembed.solvers.newton import check_smooth
+from dualembed.solvers.statistics import features_at, on_host
+from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.linear import LinearFunction
+from dualembed.spaces.nystrom import Nystrom, whitened
+
+PENALTIES = np.logspace(1, -9, 21)  # of f, falling, so that each solution starts the search for the next
+EMBEDDING_PENALTIES = np.logspace(0, -8, 25)
+TOLERANCE = 1e-9  # of the gradient, against its size at f = 0
+NEWTON_STEPS, HALVINGS = 100, 30
+
+
+@final
+class ConditionalEmbeddingTwoStep(eqx.Module):
+    """f = argmin mean loss_y(Σ_j β_j(x_i) f(z_j)) + λ/2 |f|² with β(x) = (K + nμ)⁻¹ k(x), the embedding of p(z | x).
+
+    x is the context and z, (n, d) or M draws (n, M, d), what f is a function of, as in problems.Invariance; for
+    instrumental variables the context is the instrument. The square loss is solved exactly, other smooth ones by
+    Newton's method, in float64. Up to `cap` points both steps are exact in their RKHS, in O(n³) time; beyond, each has
+    `size` landmarks m, in O(n m²). Kernels are Gaussian by default, their bandwidths each coordinate's deviation
+    times the median distance between the points so standardised.
+
+    A penalty μ that is not given is that of EMBEDDING_PENALTIES with the least leave-one-out error of the first step in
+    the RKHS of f; λ is that of PENALTIES with the least loss in `folds`-fold cross-validation, where a held-out y is
+    predicted from the other held-out rows by an embedding of their own. So f is judged at draws it has not seen: judged
+    by the embedding it was fitted with, wild functions that average out there would pass.
+
+    The dual is loss'_y(v(x)) with v(x) = Σ_j β_j(x) f(z_j): `result.dual.function` is v, the prediction of y.
+
+    >>> x = np.linspace(-1, 1, 100)
+    >>> result = ConditionalEmbeddingTwoStep().fit(x, x**2, x)
+    >>> round(float(result.primal([0.5])[0]), 2)
+    0.25
+    """
+
+    kernel: kernels.Kernel | None = None
+    context_kernel: kernels.Kernel | None = None
+    loss: Loss = eqx.field(default_factory=Square)
+    penalty: float | None = eqx.field(default=None, converter=checks.real)
+    embedding_penalty: float | None = eqx.field(default=None, converter=checks.real)
+    folds: int = eqx.field(default=5, static=True)
+    cap: int = eqx.field(default=1000, static=True)
+    size: int = eqx.field(default=500, static=True)
+    seed: int = eqx.field(default=0, static=True)
+
+    def __check_init__(self) -> None:
+        for name in ("kernel", "context_kernel"):
+            checks.instance(name, getattr(self, name), (kernels.Kernel, type(None)), "such as kernels.Gaussian(0.5)")
+        for name in ("penalty", "embedding_penalty"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name), "leave it out to have it chosen by cross-validation")
+                checks.single(name, getattr(self, name))
+        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
+        check_smooth(self.loss)
+        for name in ("folds", "cap", "size"):
+            checks.count(name, getattr(self, name), at_least=2)
+
+    def fit(self, x: Any, y: Any, z: Any) -> Result:
+        """f from contexts x (n, dx), targets y (n,) and draws z (n, dz) or (n, M, dz)."""
+        x, y, z = _columns(x, y, z)
+        self.loss.check_targets(y)
+        if len(y) < 2 * self.folds:
+            raise checks.InputError(
+                f"{self.folds}-fold cross-validation needs at least {2 * self.folds} rows, not {len(y)}"
+            )
+        on_x, on_z = self._features(self.context_kernel, x), self._features(self.kernel, z.reshape(-1, z.shape[-1]))
+        phi = features_at(on_x, x)
+        psi = features_at(on_z, z.reshape(-1, z.shape[-1])).reshape(*z.shape[:2], -1).mean(axis=1)
+        embedding_penalty, penalty = self._penalties(phi, psi, y)
+        operator = FirstStage(phi, psi).operator(embedding_penalty)
+        (weights,), residual = second_stage(phi @ operator, y, self.loss, [penalty])
+        primal, mean = LinearFunction(on_z, weights), LinearFunction(on_x, operator @ weights)
+        dual = DualFunction(mean, Legendre(), self.loss)
+        finite, message = bool(np.all(np.isfinite(weights))), _epilogue(residual)
+        if message:
+            warnings.warn(message, EarlyStopWarning, stacklevel=2)
+        chosen = {"penalty": penalty, "embedding_penalty": embedding_penalty}
+        return Result(primal, dual, None, finite, Pair(primal, dual), 1, message, record=chosen)
+
+    def _features(self, kernel: kernels.Kernel | None, points: np.ndarray) -> FeatureMap:
+        """Orthonormal features: of the RKHS on all the points up to the cap, of landmarks beyond it."""
+        kernel = standardised(points) if kernel is None else kernel
+        kernel.check(points.shape[1])
+        landmarks = np.unique(points, axis=0)
+        if len(landmarks) > self.cap:
+            layout = Layout(landmarks, steps=1, batch=1, per_sample=1, capacity=1)
+            return on_host(Nystrom(kernel, self.size).feature_map(jax.random.key(self.seed), layout))
+        features = on_host(whitened(kernel, landmarks))
+        kept = np.any(features.whitener != 0, axis=0)  # directions lost to rounding are columns of zeros
+        return eqx.tree_at(lambda each: each.whitener, features, features.whitener[:, kept])
+
+    def _penalties(self, phi: np.ndarray, psi: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+        """(μ, λ): what was given, the rest by leave-one-out and by cross-validation."""
+        if self.embedding_penalty is None:
+            stage = FirstStage(phi, psi)
+            first = float(EMBEDDING_PENALTIES[np.argmin([stage.error(each) for each in EMBEDDING_PENALTIES])])
+        else:
+            first = float(self.embedding_penalty)
+        if self.penalty is not None:
+            return first, float(self.penalty)
+        errors = np.zeros(len(PENALTIES))
+        order = np.random.default_rng(self.seed).permutation(len(y))
+        for held in np.array_split(order, self.folds):
+            kept = np.setdiff1d(order, held)
+            # By the representer theorem a fit in the span of all points is one in the span of the rows it sees.
+            path, _ = second_stage(
+                phi[kept] @ FirstStage(phi[kept], psi[kept]).operator(first), y[kept], self.loss, PENALTIES
+            )
+            predicted = FirstStage(phi[held], psi[held] @ np.asarray(path).T).without_own(first)
+            errors += np.sum(_of_loss(self.loss, "value", predicted, y[held][:, None]), axis=0)
+        return first, float(PENALTIES[np.nanargmin(errors)])
+
+
+class FirstStage:
+    """The regression of ψ(z) on φ(x), for every penalty from one eigendecomposition of ΦᵀΦ."""
+
+    def __init__(self, phi: np.ndarray, psi: np.ndarray) -> None:
+        values, self.vectors = np.linalg.eigh(phi.T @ phi)
+        self.values, self.psi = np.maximum(values, 0.0), psi
+        self.rotated = phi @ self.vectors
+        self.cross = self.rotated.T @ psi
+
+    def operator(self, penalty: float) -> np.ndarray:
+        """(ΦᵀΦ + nμ)⁻¹ ΦᵀΨ, (p, q): φ(x)ᵀ times it is the prediction of E[ψ(z) | x]."""
+        return self.vectors @ (self.cross / (self.values + len(self.psi) * penalty)[:, None])
+
+    def without_own(self, penalty: float) -> np.ndarray:
+        """The prediction of each row from all others, (n, q): (fit - H_ii ψ_i) / (1 - H_ii)."""
+        shrunk = 1 / (self.values + len(self.psi) * penalty)
+        own = np.minimum(self.rotated**2 @ shrunk, 1 - np.finfo(float).eps)[:, None]
+        return (self.rotated @ (shrunk[:, None] * self.cross) - own * self.psi) / (1 - own)
+
+    def error(self, penalty: float) -> float:
+        """The leave-one-out error Σ_i |ψ(z_i) - prediction|²."""
+        return float(np.sum((self.psi - self.without_own(penalty)) ** 2))
+
+
+def second_stage(means: np.ndarray, y: np.ndarray, loss: Loss, penalties: Any) -> tuple[list[np.ndarray], float]:
+    """argmin over w of mean loss_y(means w) + λ/2 |w|² for each λ, and the last one's relative gradient."""
+    values, vectors = np.linalg.eigh(means.T @ means)
+    # A smoothed embedding has few directions; along the others the penalty keeps w at 0.
+    kept = values > 1e-15 * max(float(values[-1]), np.finfo(float).tiny)
+    values, vectors = values[kept], vectors[:, kept]
+    design = means @ vectors
+    if loss.quadratic:
+        pull = design.T @ y
+        return [vectors @ (pull / (values + len(y) * each)) for each in penalties], 0.0
+    path, start, residual = [], np.zeros(len(values)), 0.0
+    for penalty in penalties:
+        start, residual = newton(design, y, loss, penalty=penalty, start=start)
+        path.append(vectors @ start)
+    return path, residual
+
+
+def newton(
+    design: np.ndarray, y: np.ndarray, loss: Loss, *, penalty: float, start: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """argmin over c of mean loss_y(design c) + λ/2 |c|², by Newton steps halved until they help; its gradient."""
+
+    def objective(c: np.ndarray) -> float:
+        return float(np.mean(_of_loss(loss, "value", design @ c, y)) + penalty / 2 * c @ c)
+
+    size = max(np.linalg.norm(design.T @ _of_loss(loss, "slope", 0 * y, y)) / len(y), np.finfo(float).tiny)
+    c, value = start, objective(start)
+    for taken in itertools.count():
+        fitted = design @ c
+        gradient = design.T @ _of_loss(loss, "slope", fitted, y) / len(y) + penalty * c
+        relative = float(np.linalg.norm(gradient) / size)
+        if relative <= TOLERANCE or taken == NEWTON_STEPS:
+            return c, relative
+        curvature = _of_loss(loss, "curvature", fitted, y)
+        hessian = design.T @ (curvature[:, None] * design) / len(y) + penalty * np.eye(len(c))
+        step = np.linalg.solve(hessian, gradient)
+        for halving in range(HALVINGS):
+            moved = c - step * 0.5**halving
+            lower = objective(moved)
+            # At the bottom a step gains less than rounding: it is taken unless the value rises by more than that.
+            if lower <= value - 1e-4 * 0.5**halving * float(step @ gradient) + 1e-15 * abs(value):
+                break
+        else:
+            return c, relative
+        c, value = moved, lower
+    raise AssertionError("unreachable: the count has no end")
+
+
+def standardised(points: np.ndarray) -> kernels.Gaussian:
+    """The Gaussian kernel of each coordinate's deviation times the median distance of standardised points."""
+    scale = points.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    return kernels.Gaussian(jnp.asarray(scale * kernels.median_bandwidth(points / scale)))
+
+
+def _of_loss(loss: Loss, what: str, v: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The loss's value, slope or curvature in float64."""
+    with jax.enable_x64(True):
+        return np.asarray(getattr(loss, what)(jnp.asarray(v), jnp.asarray(y)), dtype=np.float64)
+
+
+def _columns(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The samples as float64 arrays (n, dx), (n,), (n, M, dz), checked."""
+    given = {"x": (x, (1, 2)), "y": (y, (1,)), "z": (z, (1, 2, 3))}
+    for name, (value, ranks) in given.items():
+        checks.array(name, value, ndim=ranks)
+    rows = {name: len(value) for name, (value, _) in given.items()}
+    if len(set(rows.values())) > 1:
+        raise checks.InputError(f"x, y and z need equally many rows, but have {rows}")
+    x, y, z = (np.asarray(value, dtype=np.float64) for value, _ in given.values())
+    draws = z if z.ndim == 3 else z.reshape(len(z), 1, -1)
+    return x.reshape(len(x), -1), y, draws
+
+
+def _epilogue(residual: float) -> str:
+    """What went otherwise than planned; empty when nothing did."""
+    if residual <= 1e3 * TOLERANCE:
+        return ""
+    return (
+        f"Newton's method in the second step stopped at a relative gradient of {residual:.1e} instead of "
+        f"{TOLERANCE:.1e}; raise the penalty"
+    )

@@ -1,0 +1,390 @@
+"""Policy evaluation in an embedded decision process: first p(s' | s) by regression, then SGD on its Bellman residuals.
+
+Grünewälder et al. (2012) embed the transitions; the two SGD algorithms are those the paper compares with, with V(s)
+where it prints V(s').
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from abc import abstractmethod
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks, compilation
+from dualembed.embeddings import ConditionalEmbedding
+from dualembed.kernels import Kernel
+from dualembed.links import Direct
+from dualembed.losses import Square
+from dualembed.problems import PolicyEvaluation
+from dualembed.saddle import DualFunction
+from dualembed.schedules import OffsetLinear, Schedule
+from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace, as_key
+from dualembed.solvers.statistics import features_at, on_host
+from dualembed.sources import Dataset
+from dualembed.spaces.base import FeatureMap, Function, Layout, Regulariser
+from dualembed.spaces.linear import LinearFunction, LinearSpace, running_average
+from dualembed.spaces.rkhs import KernelFunction
+
+TABLE = 2**29  # embedding weights held at most, two gigabytes of float32
+TILE = 512  # centres whose kernel values are made at one time, and rows embedded at one time
+
+
+class Transitions(eqx.Module):
+    """The columns of a data set of transitions, in float64: ρ is 1 and nothing terminates where that is not said."""
+
+    state: np.ndarray  # (N, d)
+    next_state: np.ndarray
+    reward: np.ndarray  # (N,)
+    weight: np.ndarray  # ρ
+    goes_on: np.ndarray  # 1 - terminated
+
+    @staticmethod
+    def of(problem: PolicyEvaluation) -> Transitions:
+        """Those of a policy evaluation on a finite data set, checked."""
+        checks.instance("problem", problem, PolicyEvaluation, "such as problems.PolicyEvaluation(dataset, 0.9)")
+        checks.instance("the problem's source", problem.source, Dataset, "since the embedding needs all transitions")
+        if not problem.loss.quadratic:
+            raise checks.InputError(
+                f"SGD in an embedded process minimises the squared Bellman error, not the {type(problem.loss).__name__}"
+                " loss; use losses.Square()"
+            )
+        table = {name: np.asarray(column) for name, column in problem.source.table.items()}  # type: ignore[attr-defined]
+        ones = np.ones(len(table["reward"]))
+        return Transitions(
+            table["state"].reshape(len(ones), -1),
+            table["next_state"].reshape(len(ones), -1),
+            table["reward"],
+            table.get("weight", ones),
+            1 - table.get("terminated", 0 * ones),
+        )
+
+    def drawn(self, key: jax.Array, cap: int | None) -> Transitions:
+        """At most `cap` of them, at random."""
+        if cap is None or cap >= len(self.reward):
+            return self
+        rows = np.asarray(jax.random.permutation(key, len(self.reward))[:cap])
+        return jax.tree.map(lambda column: column[rows], self)
+
+
+class EmbeddedSGD(eqx.Module):
+    """What the two algorithms share: an embedding, then `steps` steps on batches of `batch` transitions."""
+
+    steps: int = eqx.field(default=1000, static=True, kw_only=True)
+    batch: int = eqx.field(default=20, static=True, kw_only=True)
+    step: Schedule = eqx.field(default_factory=lambda: OffsetLinear(10.0, 10.0), kw_only=True)
+    cap: int | None = eqx.field(default=None, static=True, kw_only=True)
+    primal_penalty: float | jax.Array | None = eqx.field(default=None, converter=checks.real, kw_only=True)
+
+    def __check_init__(self) -> None:
+        checks.count("steps", self.steps)
+        checks.count("batch", self.batch)
+        checks.instance("step", self.step, Schedule, "such as schedules.OffsetLinear(1.0)")
+        Regulariser(self.primal_penalty).check("primal")
+        if self.cap is not None:
+            checks.count("cap", self.cap, at_least=2)
+
+    @abstractmethod
+    def embed(
+        self, key: jax.Array, kept: Transitions, data: Transitions, discount: float
+    ) -> tuple[ConditionalEmbedding, Course]:
+        """(the embedding of the kept transitions, what the compiled loop over all of them reads)."""
+
+    def fit(self, key: jax.Array | int, problem: PolicyEvaluation, probe: Probe | Metric | None = None) -> Result:
+        """V, the average of the iterates weighted by step sizes, and the last one; a probe's metric along the way.
+
+        The dual is V's Bellman residual V(s) - Σ_i β_i(s) (r_i + γ V(s'_i)), by the same embedding.
+        """
+        data, discount = Transitions.of(problem), float(problem.discount)
+        compilation.enable_cache()
+        draw_key, embed_key, order_key = jax.random.split(as_key(key), 3)
+        kept = data.drawn(draw_key, self.cap)
+        embedding, course = self.embed(embed_key, kept, data, discount)
+        order = problem.source.plan(order_key, batch=self.batch, steps=self.steps).order  # type: ignore[attr-defined]
+        run = Run.begin(course, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
+
+        def pairs(run: Run) -> tuple[Pair, Pair]:
+            values = (course.function(weights) for weights in (run.average, run.current))
+            averaged, last = (with_residual(value, embedding, kept, discount) for value in values)
+            return averaged, last
+
+        probe = probe if probe is None or isinstance(probe, Probe) else Probe(probe)
+        marks = sorted({0, self.steps} | (probe.marks(self.steps) if probe else set()))
+        seen: list[tuple[int, Any, Any]] = []
+        for start, stop in itertools.pairwise(marks):
+            run = advance(course, self.step, Regulariser(self.primal_penalty), run, order, start, stop)
+            if probe is not None:
+                averaged, last = pairs(run)
+                seen.append((stop, probe.metric(averaged.primal, averaged.dual), probe.metric(last.primal, last.dual)))
+        averaged, last = pairs(run)
+        at = np.asarray([stop for stop, *_ in seen], dtype=int)
+        trace = Trace(at, at * self.batch, [metric for _, metric, _ in seen], [metric for *_, metric in seen])
+        message = self._epilogue(run)
+        if message:
+            warnings.warn(message, DivergenceWarning, stacklevel=2)
+        return Result(averaged.primal, averaged.dual, trace, not message, last, int(run.taken), message)
+
+    def _epilogue(self, run: Run) -> str:
+        """What went otherwise than planned; empty when nothing did."""
+        if run.alive:
+            return ""
+        first = float(self.step(jnp.asarray(1)))
+        return (
+            f"SGD in the embedded process diverged at step {int(run.taken) + 1} of {self.steps}: lower the step sizes "
+            f"({first:.3g} at the first step); the result holds the last finite iterates"
+        )
+
+
+@final
+class MDPKernelEmbedding(EmbeddedSGD):
+    """V <- (1 - γ_t λ1) V - γ_t ρ (V(s) - r - γ v̄(s)) (k(s, ·) - γ Σ_i β_i(s) k(s'_i, ·)), v̄(s) = Σ_i β_i(s) V(s'_i).
+
+    β(s) is the conditional embedding of p(s' | s) on `embedding_kernel`, ρ-weighted so that it is the evaluated
+    policy's, from at most `cap` = m transitions: O(m³) once and O(m²) and 4m bytes for each of the N rows of the data,
+    then O(m² + B (N + m)) for a step on B of them. A terminated transition has no V(s'). Where no penalty of the
+    embedding is given, leave-one-out chooses it, its targets being functions of `kernel`.
+
+    >>> import dualembed as de
+    >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
+    >>> table = de.kernels.Categorical()
+    >>> rival = MDPKernelEmbedding(table, table, 1e-6, steps=200, batch=2, step=de.schedules.Constant(1.0))
+    >>> result = rival.fit(0, de.problems.PolicyEvaluation(chain, 0.5))
+    >>> [round(float(value), 2) for value in result.last.primal([0, 1])]
+    [1.0, 2.0]
+    """
+
+    kernel: Kernel
+    embedding_kernel: Kernel
+    penalty: float | None = eqx.field(default=None, converter=checks.real)
+    cap: int | None = eqx.field(default=3000, static=True, kw_only=True)
+
+    def __check_init__(self) -> None:
+        for name in ("kernel", "embedding_kernel"):
+            checks.instance(name, getattr(self, name), Kernel, "such as kernels.Gaussian(0.1)")
+        check_penalty(self.penalty)
+
+    def embed(
+        self, key: jax.Array, kept: Transitions, data: Transitions, discount: float
+    ) -> tuple[ConditionalEmbedding, Course]:
+        """β of every row, computed in float64."""
+        rows, columns = len(data.reward), len(kept.reward)
+        if rows * columns > TABLE:
+            raise checks.InputError(
+                f"embedding weights of {rows} rows on {columns} transitions need {rows * columns * 4e-9:.1f} GB; "
+                f"lower cap to {max(TABLE // rows, 2)}, or use MDPRandomFeatureEmbedding"
+            )
+        embedding = ConditionalEmbedding.fit(
+            self.embedding_kernel, kept.state, kept.next_state, self.penalty,
+            weights=kept.weight, target_kernel=self.kernel,
+        )  # fmt: skip
+        table = np.empty((rows, columns), dtype=np.float32)
+        for start in range(0, rows, TILE):
+            part = slice(start, start + TILE)
+            table[part] = discount * kept.goes_on * embedding.weights(data.state[part])
+        centres = np.concatenate([data.state, kept.next_state])
+        centres = np.pad(centres, ((0, -len(centres) % TILE), (0, 0)))  # whole tiles; the padding has coefficients 0
+        gram = self.kernel.gram(kept.next_state, kept.next_state)
+        return embedding, KernelCourse(
+            *map(_floating, (data.reward, data.weight, centres, table, gram)), kernel=self.kernel
+        )
+
+
+@final
+class MDPRandomFeatureEmbedding(EmbeddedSGD):
+    """θ <- (1 - γ_t λ1) θ - γ_t ρ (θᵀδ(s) - r) δ(s) with δ(s) = ψ(s) - γ τᵀφ(s), V = θᵀψ.
+
+    τ = (ΦᵀΡΦ + mλ)⁻¹ ΦᵀΡΨ' regresses ψ(s'), 0 after a terminated transition, on the features φ(s) of
+    `embedding_space`, ρ-weighted; ψ are those of `space`. Both are any linear spaces, such as spaces.Fourier. As it
+    costs O(m p²) for p features, all transitions are embedded unless a `cap` is given.
+    """
+
+    space: LinearSpace
+    embedding_space: LinearSpace
+    penalty: float | None = eqx.field(default=None, converter=checks.real)
+
+    def __check_init__(self) -> None:
+        for name in ("space", "embedding_space"):
+            checks.instance(name, getattr(self, name), LinearSpace, "such as spaces.Fourier(kernels.Gaussian(0.1))")
+        check_penalty(self.penalty)
+
+    def embed(
+        self, key: jax.Array, kept: Transitions, data: Transitions, discount: float
+    ) -> tuple[ConditionalEmbedding, Course]:
+        """δ of every row, computed in float64."""
+        self.space.check(data.state.shape[1])
+        embedding = ConditionalEmbedding.fit(
+            self.embedding_space, kept.state, kept.next_state, self.penalty, weights=kept.weight
+        )
+        layout = Layout(kept.state, steps=1, batch=1, per_sample=1, capacity=1)
+        features = self.space.feature_map(key, layout)
+        host = on_host(features)
+        following = kept.goes_on[:, None] * features_at(host, kept.next_state)
+        directions = features_at(host, data.state) - discount * embedding.expectation(following, data.state)
+        return embedding, FeatureCourse(*map(_floating, (data.reward, data.weight, directions)), features=features)
+
+
+class Course(eqx.Module):
+    """What the compiled loop reads, and how it moves V from V = 0."""
+
+    reward: eqx.AbstractVar[jax.Array]  # (N,)
+    weight: eqx.AbstractVar[jax.Array]  # (N,)
+
+    @abstractmethod
+    def begin(self) -> tuple[jax.Array, Any]:
+        """(the weights of V = 0, what else a step keeps up)."""
+
+    @abstractmethod
+    def residuals(self, weights: jax.Array, kept_up: Any, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """(ρ (V(s) - r - γ v̄(s)) of these rows, values of V met on the way)."""
+
+    @abstractmethod
+    def move(self, weights: jax.Array, kept_up: Any, *, rows: jax.Array, slopes: jax.Array) -> tuple[jax.Array, Any]:
+        """The weights, and what is kept up, of V - Σ_b slopes_b (k(s_b, ·) - γ E[k(s', ·) | s_b])."""
+
+    @abstractmethod
+    def function(self, weights: jax.Array) -> Function:
+        """V."""
+
+
+class KernelCourse(Course):
+    """V = Σ_j weights_j k(centres_j, ·) over the states, then the embedded next states; V(s'_i) is kept up."""
+
+    reward: jax.Array
+    weight: jax.Array
+    centres: jax.Array  # (whole tiles >= N + m, d)
+    table: jax.Array  # γ β_i(s_j) where transition i goes on, (N, m)
+    gram: jax.Array  # k(s'_i, s'_j), (m, m)
+    kernel: Kernel = eqx.field(kw_only=True)
+
+    def begin(self) -> tuple[jax.Array, jax.Array]:
+        """Zero coefficients, zero values V(s'_i)."""
+        return jnp.zeros(self.centres.shape[0]), jnp.zeros(self.gram.shape[0])
+
+    def residuals(self, weights: jax.Array, kept_up: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """V(s) by the expansion, v̄(s) by the table."""
+        values = self.function(weights).evaluate(self.centres[rows])
+        residual = self.weight[rows] * (values - self.reward[rows] - self.table[rows] @ kept_up)
+        return residual, jnp.concatenate([values, kept_up])
+
+    def move(
+        self, weights: jax.Array, kept_up: jax.Array, *, rows: jax.Array, slopes: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """-slopes at the states of the rows, and their share at the embedded next states."""
+        count, embedded = self.table.shape
+        share = slopes @ self.table[rows]
+        weights = weights.at[rows].add(-slopes)
+        weights = weights.at[count : count + embedded].add(share)
+        next_states = self.centres[count : count + embedded]
+        return weights, kept_up - self.kernel.gram(next_states, self.centres[rows]) @ slopes + self.gram @ share
+
+    def function(self, weights: jax.Array) -> KernelFunction:
+        """V."""
+        return KernelFunction(self.kernel, self.centres, weights, tile=TILE)
+
+
+class FeatureCourse(Course):
+    """V = weightsᵀψ; nothing else is kept up."""
+
+    reward: jax.Array
+    weight: jax.Array
+    directions: jax.Array  # δ, (N, p)
+    features: FeatureMap = eqx.field(kw_only=True)
+
+    def begin(self) -> tuple[jax.Array, tuple[()]]:
+        """Zero weights."""
+        return jnp.zeros(self.directions.shape[1]), ()
+
+    def residuals(self, weights: jax.Array, kept_up: tuple[()], rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """θᵀδ(s) - r."""
+        values = self.directions[rows] @ weights
+        return self.weight[rows] * (values - self.reward[rows]), values
+
+    def move(
+        self, weights: jax.Array, kept_up: tuple[()], *, rows: jax.Array, slopes: jax.Array
+    ) -> tuple[jax.Array, tuple[()]]:
+        """θ - Σ_b slopes_b δ(s_b)."""
+        return weights - slopes @ self.directions[rows], ()
+
+    def function(self, weights: jax.Array) -> LinearFunction:
+        """V."""
+        return LinearFunction(self.features, weights)
+
+
+class Run(eqx.Module):
+    """V's weights, their average, and how the run fares: steps are taken only while values keep below the limit."""
+
+    current: jax.Array
+    kept_up: Any
+    average: jax.Array
+    total: jax.Array  # Σ γ_t so far
+    alive: jax.Array
+    taken: jax.Array
+    limit: jax.Array
+
+    @staticmethod
+    def begin(course: Course, limit: float) -> Run:
+        """The run before its first step."""
+        weights, kept_up = course.begin()
+        return Run(weights, kept_up, weights, jnp.zeros(()), jnp.asarray(True), jnp.asarray(0), jnp.asarray(limit))
+
+
+@jax.jit
+def advance(
+    course: Course, schedule: Schedule, regulariser: Regulariser, run: Run, order: jax.Array, start: int, stop: int
+) -> Run:
+    """The run after steps start..stop-1, batch t being the rows order[t], in one compiled loop."""
+
+    def step(number: jax.Array, run: Run) -> Run:
+        rows = order[number]
+        residual, met = course.residuals(run.current, run.kept_up, rows)
+        alive = run.alive & (jnp.max(jnp.abs(met)) < run.limit)  # NaN compares false
+        rate = jnp.where(alive, schedule(number + 1), 0.0)
+        slopes = jnp.where(alive, rate * residual / len(rows), 0.0)
+        average, total = running_average(run.average, run.current, run.total, rate)
+        shrunk = jax.tree.map(lambda leaf: regulariser.shrinkage(rate) * leaf, (run.current, run.kept_up))
+        current, kept_up = course.move(*shrunk, rows=rows, slopes=slopes)
+        return Run(current, kept_up, average, total, alive, run.taken + alive, run.limit)
+
+    return jax.lax.fori_loop(start, stop, step, run)
+
+
+class BellmanResidual(Function):
+    """V(s) - E[r + γ V(s') | s], the expectation being the embedding's."""
+
+    value: Function
+    expected: Function
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a state."""
+        return self.value.dimension
+
+    def evaluate(self, xs: jax.Array) -> jax.Array:
+        """The difference."""
+        return self.value.evaluate(xs) - self.expected.evaluate(xs)
+
+    def norm2(self) -> jax.Array:
+        """|V|² + |expected|², each in its own RKHS: the norm of the pair."""
+        return self.value.norm2() + self.expected.norm2()
+
+
+def with_residual(value: Function, embedding: ConditionalEmbedding, kept: Transitions, discount: float) -> Pair:
+    """V, and its Bellman residual by the embedding of the kept transitions."""
+    following = kept.reward + discount * kept.goes_on * np.asarray(value(kept.next_state))
+    residual = BellmanResidual(value, embedding.regression(following))
+    return Pair(value, DualFunction(residual, Direct(), Square()))
+
+
+def check_penalty(penalty: Any) -> None:
+    """Raise unless the embedding's penalty is positive or left out."""
+    if penalty is not None:
+        checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
+
+
+def _floating(values: np.ndarray) -> jax.Array:
+    return jnp.asarray(values, dtype=float)

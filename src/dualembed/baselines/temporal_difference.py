@@ -1,0 +1,84 @@
+"""Temporal differences: TD(0) (Sutton 1988), and TDC, its correction by a gradient (Sutton and others 2009)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dualembed.baselines.double_sampling import check_square
+from dualembed.baselines.gtd2 import with_shared_features
+from dualembed.baselines.lstd import check_first_point
+from dualembed.problems.base import Terms
+from dualembed.saddle import Saddle
+from dualembed.schedules import OffsetSqrt, Schedule
+from dualembed.solvers.stochastic import Seen, StochasticSolver
+
+
+@final
+class TD0(StochasticSolver):
+    """f <- f - γ_t mean loss'_y(moment) ∂f(p_1): the semi-gradient, as if the other points did not depend on f.
+
+    For policy evaluation this is θ <- θ + α ρ δ φ(s), δ = r + γ V(s') - V(s), with LSTD's solution for a fixed point.
+    It is no gradient of anything, and off-policy the fixed point may repel: then the run diverges and says so. The
+    context must be the first point; the result's dual stays the zero function.
+    """
+
+    title: ClassVar[str] = "TD(0)"
+    has_dual: ClassVar[bool] = False
+
+    steps: int = eqx.field(static=True)
+    batch: int = eqx.field(default=50, static=True)
+    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
+    dual_step: Schedule | None = None
+
+    def check(self, saddle: Saddle, terms: Terms) -> None:
+        """Raise one clear sentence where the context is not the first point."""
+        check_first_point("TD(0)", terms)
+
+    def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
+        """loss'_y(moment) / B at the first point, 0 at the others, and none in the dual."""
+        terms = seen.terms
+        slope = saddle.loss.slope(terms.moment(seen.primal), terms.target)
+        return _at_first(slope, terms) / len(slope), jnp.zeros_like(slope)
+
+
+@final
+class TDC(StochasticSolver):
+    """f <- f - γ_t mean [(moment - y) ∂f(p_1) + u(κ) Σ_{k>1} w_k ∂f(p_k)], u as in GTD2: TD(0) with a correction.
+
+    For policy evaluation θ <- θ + α ρ (δ φ - γ φ' (φᵀw)) and w <- w + β (ρδ - φᵀw) φ, w = -η. Where u has converged
+    the correction makes it the gradient of the projected Bellman error, so that off-policy too it settles at LSTD's
+    solution. The primal's features serve both players and the saddle's own dual space is left aside; the context must
+    be the first point, whose weight has mean 1 given the context.
+    """
+
+    title: ClassVar[str] = "TDC"
+
+    steps: int = eqx.field(static=True)
+    batch: int = eqx.field(default=50, static=True)
+    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
+    dual_step: Schedule | None = None
+
+    def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
+        """The saddle with the primal's features on both sides."""
+        return with_shared_features(key, saddle)
+
+    def check(self, saddle: Saddle, terms: Terms) -> None:
+        """Raise one clear sentence for another loss, or where the context is not the first point."""
+        check_square("TDC", saddle)
+        check_first_point("TDC", terms)
+
+    def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
+        """(moment - y) / B at the first point, u w_k / B at the others; in the dual GTD2's."""
+        terms = seen.terms
+        own, dual = saddle.slopes(terms, seen.primal, seen.dual)
+        slope = terms.moment(seen.primal) - terms.target
+        return own.at[:, 0].set(slope / len(slope)), dual
+
+
+def _at_first(slope: jax.Array, terms: Terms) -> jax.Array:
+    """The slope (B,) at the first of each sample's points, (B, K), and 0 at the others."""
+    return jnp.zeros_like(terms.weights).at[:, 0].set(slope)

@@ -1,0 +1,100 @@
+"""`dualembed bench`: side by side with rivals, on errors that are known exactly."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+_TRIALS, _QUICK_TRIALS = 10, 2
+
+# A benchmark is a module with `bench(*, trials, seed, quick, progress)`, which returns a list of dictionaries with the
+# keys below and whatever else it has to say of a comparison. Naming it here imports nothing of it.
+BENCHES: dict[str, tuple[str, str]] = {
+    "garnet": ("dualembed.experiments.garnet_bench", "off-policy evaluation in random finite decision processes"),
+}
+"""Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
+
+KEYS = ("bench", "case", "peer", "value", "unit", "ratio", "target")
+
+_HELP = "\n\n".join(
+    [
+        "Compare with rivals at their best settings: one benchmark, or all of them.",
+        "\b\nBenchmarks:\n" + "\n".join(f"  {name:<14}{line}" for name, (_, line) in BENCHES.items()),
+        "A ratio is the rival's value over ours, and holds where it is at least its target.",
+        "\b\nExamples:\n  dualembed bench garnet --quick\n  dualembed bench garnet --trials 10 --json",
+    ]
+)
+
+
+def bench(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="The benchmark's name; all of them where none is given.",
+            show_default=False,
+            autocompletion=lambda: list(BENCHES),
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, help="Independent trials.", show_default=f"{_TRIALS}, or {_QUICK_TRIALS} with --quick"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in about a minute.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.")] = False,
+) -> None:
+    if name is not None and name not in BENCHES:
+        _no_such(name)
+    for each in BENCHES if name is None else [name]:
+        _run(each, trials or (_QUICK_TRIALS if quick else _TRIALS), seed=seed, quick=quick, as_json=as_json)
+
+
+bench.__doc__ = _HELP
+
+
+def _run(name: str, trials: int, *, seed: int, quick: bool, as_json: bool) -> None:
+    from dualembed.progress import track
+
+    module = importlib.import_module(BENCHES[name][0])
+    lines = module.bench(trials=trials, seed=seed, quick=quick, progress=track)
+    if as_json:
+        for line in lines:
+            typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
+    else:
+        _show(lines)
+
+
+def _show(lines: list[dict[str, Any]]) -> None:
+    """A table for each case, rivals in the order they come, and how many of the comparisons hold."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for case in dict.fromkeys(line["case"] for line in lines):
+        own = [line for line in lines if line["case"] == case]
+        grid = Table(title=f"{own[0]['bench']}: {case}", title_justify="left")
+        grid.add_column("rival")
+        for heading in (own[0]["unit"], "ratio", "target", "holds"):
+            grid.add_column(heading, justify="right", no_wrap=True)
+        if "ours" in own[0]:
+            grid.add_row("(ours)", f"{own[0]['ours']:.3g}")
+        for line in own:
+            holds = "yes" if line["ratio"] >= line["target"] else "no"
+            grid.add_row(
+                str(line["peer"]), f"{line['value']:.3g}", f"{line['ratio']:.2f}", f"{line['target']:.3g}", holds
+            )
+        console.print(grid)
+    holding = sum(line["ratio"] >= line["target"] for line in lines)
+    typer.echo(f"{holding} of {len(lines)} comparisons hold: the ratio of the rival's value to ours is at its target.")
+
+
+def _no_such(name: str) -> NoReturn:
+    near = difflib.get_close_matches(name.lower(), BENCHES, n=1, cutoff=0.5)
+    advice = f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(BENCHES)}"
+    typer.echo(f"dualembed: there is no benchmark named '{name}'; {advice}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,123 @@
+"""`dualembed bench`: a table for people, a line of JSON for each comparison for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualembed.cli import main
+from dualembed.cli.bench import BENCHES, KEYS
+
+HEAVY = ("jax", "numpy", "scipy", "matplotlib", "equinox", "optax")
+
+
+class Bench(ModuleType):
+    """A benchmark that remembers how it was called."""
+
+    def __init__(self) -> None:
+        super().__init__("dualembed.experiments.garnet_bench")
+        self.calls: list[dict[str, Any]] = []
+
+    def bench(self, *, trials: int, seed: int, quick: bool, progress: Any) -> list[dict[str, Any]]:
+        self.calls.append({"trials": trials, "seed": seed, "quick": quick})
+        with progress(trials, "a trial") as tracker:
+            tracker.advance(to=trials)
+        line = {"bench": "garnet", "case": "one", "unit": "error", "value": 0.2, "target": 2.0, "ours": 0.0987}
+        return [{**line, "peer": "LSTD", "ratio": 2.5}, {**line, "peer": "BRM", "ratio": 1.5}]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    module = Bench()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def test_json_is_one_object_a_line_and_nothing_else(fake: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "garnet", "--json", "--seed", "3", "--trials", "4"]) == 0
+    shown = capsys.readouterr()
+    lines = [json.loads(line) for line in shown.out.splitlines()]
+    assert [line["peer"] for line in lines] == ["LSTD", "BRM"]
+    assert all(set(KEYS) <= set(line) for line in lines)
+    assert shown.err == ""
+    assert fake.calls == [{"trials": 4, "seed": 3, "quick": False}]
+
+
+def test_the_table_says_what_holds(fake: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quick"]) == 0  # all benchmarks there are
+    shown = capsys.readouterr().out
+    rows = {line.split()[1]: line for line in shown.splitlines() if "LSTD" in line or "BRM" in line}
+    assert "yes" in rows["LSTD"]
+    assert "no" in rows["BRM"]
+    assert "0.0987" in shown
+    assert "1 of 2 comparisons hold" in shown
+    assert fake.calls == [{"trials": 2, "seed": 0, "quick": True}]
+
+
+def test_help_names_the_benchmarks_without_heavy_imports() -> None:
+    program = (
+        "import sys\n"
+        "from dualembed.cli import main\n"
+        "code = main(['bench', '--help'])\n"
+        f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
+        "sys.exit(f'imported {heavy}' if heavy else code)\n"
+    )
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
+    for name, (_, line) in BENCHES.items():
+        assert name in outcome.stdout
+        assert line in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bench", "grnet"], "did you mean 'garnet'?"),
+        (["bench", "zzz"], "choose one of: garnet"),
+        (["bench", "garnet", "--trials", "0"], "--trials"),
+        (["bench", "garnet", "--seed", "-1"], "--seed"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_every_benchmark_can_be_imported_and_run() -> None:
+    import importlib
+
+    for module, _ in BENCHES.values():
+        assert callable(importlib.import_module(module).bench)
+
+
+def test_every_setting_chosen_for_the_garnets_is_one_of_its_grid() -> None:
+    from dualembed.experiments import garnet_bench
+
+    for case in garnet_bench.CASES:
+        for name in garnet_bench.NAMES:
+            garnet_bench.contender_of(case, name)
+    assert all(case in garnet_bench.CASES for case in garnet_bench.CHOSEN)
+
+
+def test_the_closed_form_has_the_least_error_and_half_of_lstds_on_two_garnets() -> None:
+    from dualembed.experiments.garnet_bench import bench
+    from dualembed.progress import track
+
+    lines = bench(trials=2, seed=0, quick=True, progress=track)
+    assert {"LSTD", "plain LSTD", "BRM", "kernel Bellman loss", "LSTD, no ridge"} <= {line["peer"] for line in lines}
+    for line in lines:
+        np.testing.assert_allclose(line["ratio"], line["value"] / line["ours"], rtol=1e-12)
+        assert set(KEYS) <= set(line)
+        json.dumps(line, allow_nan=False)
+    assert all(line["ratio"] > 1 for line in lines)
+    assert next(line["ratio"] for line in lines if line["peer"] == "LSTD") > 2
