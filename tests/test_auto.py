@@ -11,6 +11,7 @@ import dualembed as de
 from dualembed import kernels, losses, problems, solvers, sources, spaces
 from dualembed.experiments import iv_designs
 from dualembed.selection import auto
+from dualembed.solvers import standard_errors
 from dualembed.solvers.statistics import features_at, on_host
 
 SEEDS = (0, 1)
@@ -51,6 +52,18 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(kind: str, fits: d
         typical = np.median(upper - lower)
         assert 0.05 < typical < 1.0  # neither empty nor idle: the truth has a spread of about one third
     assert 0.8 <= np.mean(shares) <= 1.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_that_the_kernel_was_estimated_widens_the_posterior_and_leaves_the_function(
+    seed: int, fits: dict[int, solvers.Result]
+) -> None:
+    result, xs = fits[seed], DESIGNS[seed].test_x
+    known = standard_errors(result.record.saddle, result, folds=result.record.folds).posterior
+    posterior = result.uncertainty.posterior
+    ratio = posterior.std(xs) / known.std(xs)
+    assert 1.02 < np.mean(ratio) < 2.0
+    np.testing.assert_array_equal(posterior.weights, known.weights)
 
 
 def states(s: np.ndarray) -> np.ndarray:

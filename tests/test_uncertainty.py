@@ -15,6 +15,9 @@ from scipy.stats import norm
 import dualembed as de
 from dualembed import problems, solvers, sources, spaces
 from dualembed.solvers import Uncertainty, standard_errors
+from dualembed.solvers.closed_form import solution
+from dualembed.solvers.statistics import gather
+from dualembed.solvers.uncertainty import spreads
 
 ROWS = 150
 GRID = np.linspace(-2, 2, 9)
@@ -174,6 +177,45 @@ def test_bad_input_is_refused_in_one_sentence(
     with pytest.raises(de.InputError, match=words) as refusal:
         act(found.sandwich)
     assert "\n" not in str(refusal.value)
+
+
+PENALTY = 0.02
+
+
+def mixed(priors: list[tuple[float, np.ndarray]]) -> tuple[solvers.Spread, np.ndarray]:
+    """The posterior under these priors of the line's weights around the identity's, and what it is computed from."""
+    table = columns(0)
+    saddle, result = solved(table)
+    function: Any = result.primal
+    parts = gather(saddle.problem, function.features, function.features)
+    theta, _ = solution(parts, PENALTY, 0.0)
+    function = dataclasses.replace(function, weights=theta)
+    design = np.stack([np.ones(ROWS), table["x"]], axis=1)
+    found = spreads(parts, function, np.eye(2), primal_penalty=PENALTY, priors=priors).posterior
+    return found, design
+
+
+def test_under_uncertain_priors_the_posterior_is_their_mixture_around_the_function() -> None:
+    """Against Bayesian linear regression by the book, noise of variance n λ, and the law of total variance."""
+    priors = [(0.3, np.diag([4.0, 0.25])), (0.7, np.array([[1.0, 0.5], [0.5, 2.0]]))]
+    found, design = mixed(priors)
+    y = columns(0)["y"]
+    total = np.zeros((2, 2))
+    for probability, prior in priors:
+        covariance = np.linalg.inv(design.T @ design / (ROWS * PENALTY) + np.linalg.inv(prior))
+        move = covariance @ design.T @ y / (ROWS * PENALTY) - found.weights
+        total += probability * (covariance + np.outer(move, move))
+    np.testing.assert_allclose(found.root @ found.root.T, total, rtol=1e-6)
+
+
+def test_a_certain_prior_gives_its_own_posterior_and_doubt_adds_the_distance_of_the_functions() -> None:
+    found, design = mixed([(1.0, np.eye(2))])
+    alone = np.linalg.inv(design.T @ design / (ROWS * PENALTY) + np.eye(2))
+    np.testing.assert_allclose(found.root @ found.root.T, alone, rtol=1e-6)
+    priors = 0.2 * np.eye(2), 5.0 * np.eye(2)
+    doubtful, _ = mixed([(0.5, prior) for prior in priors])
+    own = [np.linalg.inv(design.T @ design / (ROWS * PENALTY) + np.linalg.inv(prior)) for prior in priors]
+    assert np.all(doubtful.std(GRID) > errors(sum(own) / 2))
 
 
 def test_only_closed_forms_have_standard_errors(fit: tuple[de.Saddle, solvers.Result]) -> None:

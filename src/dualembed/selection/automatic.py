@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -74,13 +75,24 @@ def _fitted(
     model = variances(samples.context[:, samples.columns], residual, rng)
     fit = _weighed(problem, fit, choice, model=model, steps=steps)
     scores = score_covariance(problem, fit.function, choice.instruments)
-    uncertainty = spreads(fit.parts, fit.function, scores, primal_penalty=fit.penalty)
+    priors = _priors(choice)
+    uncertainty = spreads(fit.parts, fit.function, scores, primal_penalty=fit.penalty, priors=priors)
     saddle = Saddle(problem, Basis(choice.features), Basis(choice.instruments), primal_penalty=fit.penalty)
     witness = saddle.dual_function(LinearFunction(choice.instruments, _witness(plain, fit.function.weights)))
     finite = bool(np.all(np.isfinite(fit.function.weights)))
     record = Record(tuple(steps), saddle, len(plain))
     pair = Pair(fit.function, witness)
     return Result(fit.function, witness, None, finite, pair, 1, uncertainty=uncertainty, record=record)
+
+
+def _priors(choice: Choice) -> Iterator[tuple[float, np.ndarray]]:
+    """(probability, covariance of the weights) for each likely kernel: K^(-1/2) K' K^(-1/2) on the landmarks.
+
+    One at a time: together they would be as large as the features of all rows.
+    """
+    places, root = np.asarray(choice.features.landmarks), np.asarray(choice.features.whitener)
+    for probability, kernel in choice.likely:
+        yield probability, root.T @ np.asarray(kernel.gram(places, places)) @ root
 
 
 class Fit(NamedTuple):

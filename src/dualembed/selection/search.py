@@ -14,7 +14,7 @@ import numpy as np
 from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
 from dualembed.problems.base import Problem
-from dualembed.selection.evidence import Found, evidence, maximise, moments
+from dualembed.selection.evidence import Found, evidence, likely, maximise, moments
 from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, orthonormal
 from dualembed.selection.record import Step
 from dualembed.solvers.statistics import double_terms, moment_features, on_host
@@ -94,6 +94,7 @@ class Choice:
     weights: np.ndarray
     variance: float
     candidates: dict[str, Found]
+    likely: tuple[tuple[float, Kernel], ...] = ()  # (weight, kernel): what the kernel may be too, by its posterior
 
 
 def read(problem: Problem) -> Samples:
@@ -133,6 +134,7 @@ def choose(samples: Samples, rng: np.random.Generator) -> tuple[Choice, list[Ste
             break
     if choice is None:
         raise RuntimeError("there is at least one level")
+    choice = dataclasses.replace(choice, likely=_likely(choice, search))
     return _enlarged(choice, samples.some(rows[:FINAL_ROWS]), level, steps=steps, rng=rng), steps
 
 
@@ -233,6 +235,20 @@ def _maximum(family: str, search: Samples, data: Any, last: Found | None, *, fre
     starts += [centre] if fresh else []
     starts += [narrow] if fresh and last is None else []
     return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
+
+
+def _likely(choice: Choice, search: Samples) -> tuple[tuple[float, Kernel], ...]:
+    """Kernels of every family around its most evident one, weighted as hyper-parameters and families are."""
+    q = choice.instruments(search.context)
+    noise = choice.variance * np.eye(q.shape[1])
+    seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
+    with jax.enable_x64(True):
+        data = seen, jnp.asarray(choice.features.landmarks)
+    found = []
+    for family, share in choice.shares.items():
+        around = likely(evidence, choice.candidates[family].parameters, _prior(family, search)[1], data)
+        found += [(share / len(around), on_host(kernel)) for kernel in around]
+    return tuple(found)
 
 
 def _prior(family: str, search: Samples) -> tuple[Sum, Sum, Sum]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -86,6 +86,7 @@ class Uncertainty(eqx.Module):
     """Two answers to "how sure": they agree where the prior matters little and the noise is as assumed.
 
     `posterior` is that of f ~ the space's Gaussian process, noise of one variance: it knows what the data cannot tell.
+    From `selection.auto` it knows too that the process's kernel was only estimated.
     `sandwich` is the sampling error of the estimator whatever the noise: it takes what the penalty pulled f to for
     the truth.
     """
@@ -119,21 +120,54 @@ def spreads(
     *,
     primal_penalty: float,
     dual_penalty: float = 0.0,
+    priors: Iterable[tuple[float, np.ndarray]] | None = None,
 ) -> Uncertainty:
-    """The uncertainty of the function with weights θ, from the statistics and the covariance Ω of φ times residual."""
+    """The uncertainty of the function with weights θ, from the statistics and the covariance Ω of φ times residual.
+
+    `priors` are (probability, covariance P of the weights, (m, m)), where it is not known to be the identity. The
+    posterior is then their mixture, its covariance around θ by the law of total variance.
+    """
     whole = sum(parts[1:], start=parts[0])
     weights = np.asarray(function.weights, dtype=np.float64)
     values, vectors = np.linalg.eigh(whole.dual / whole.count)
     weight = pseudo_inverse(values, dual_penalty)
-    normal, _ = normal_equations(parts, vectors, weight)
+    normal, right = normal_equations(parts, vectors, weight)
     spectrum, basis = np.linalg.eigh(normal)
     inverse = pseudo_inverse(spectrum, primal_penalty)
     variance = whole.residual_variance(weights)
     posterior = basis * np.sqrt(variance / whole.count * inverse)
+    if priors is not None and primal_penalty > 0:
+        seen = spectrum > len(spectrum) * np.finfo(float).eps * spectrum[-1]
+        half = np.sqrt(spectrum[seen])[:, None] * basis[:, seen].T
+        posterior = _mixture(priors, half, right, weights=weights, penalty=primal_penalty)
     influence = (basis * inverse) @ basis.T @ ((vectors.T @ whole.cross / whole.count).T * weight) @ vectors.T
     spread, directions = np.linalg.eigh(scores)
     sandwich = influence @ (directions * np.sqrt(np.maximum(spread, 0.0) / whole.count))
     return Uncertainty(Spread(function.features, weights, posterior), Spread(function.features, weights, sandwich))
+
+
+def _mixture(
+    priors: Iterable[tuple[float, np.ndarray]],
+    half: np.ndarray,
+    right: np.ndarray,
+    *,
+    weights: np.ndarray,
+    penalty: float,
+) -> np.ndarray:
+    """A root of Σ probability (V + (θ_P - θ)(θ_P - θ)ᵀ), V = λ (N + λ P⁻¹)⁻¹ and θ_P = V r / λ, with N = halfᵀhalf.
+
+    λ = σ² / n, the noise of a moment. V = P - P halfᵀ(half P halfᵀ + λ)⁻¹ half P, so that P need not be inverted.
+    """
+    total = np.zeros((len(weights), len(weights)))
+    for probability, prior in priors:
+        pulled = half @ prior
+        gain = np.linalg.solve(pulled @ half.T + penalty * np.eye(len(half)), pulled)
+        covariance = prior - pulled.T @ gain
+        move = covariance @ right / penalty - weights
+        total += probability * (covariance + np.outer(move, move))
+    values, vectors = np.linalg.eigh((total + total.T) / 2)
+    root: np.ndarray = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
 
 
 def score_covariance(
