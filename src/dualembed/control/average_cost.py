@@ -1,0 +1,77 @@
+"""The least average cost of a linearly-solvable process without an end: the principal eigenpair of e^(-q) P."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import checks
+from dualembed.problems import AverageCost, Moment, Terms
+from dualembed.saddle import Saddle
+from dualembed.solvers.base import Result, as_key, solve
+from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number, pseudo_inverse
+from dualembed.solvers.statistics import Statistics, gather
+from dualembed.sources import Sample
+
+
+class AverageCostSolution(NamedTuple):
+    """z as a Result, with z(reference) = 1; the eigenvalue λ; the average cost -log λ a step."""
+
+    result: Result
+    eigenvalue: float
+    average_cost: float
+
+
+def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
+    """z and λ with λ z(s) = e^(-q(s)) E[z(s') | s], for a saddle whose problem is an `AverageCost`.
+
+    With A_0 = E[φ ψ(s)ᵀ] and A_1 = E[φ e^(-q) ψ(s')ᵀ], the operator in the primal space is
+    T = (A_0ᵀWA_0 + λ1)⁻¹ A_0ᵀWA_1, W = (C + λ2)⁻¹: its largest positive eigenvalue is λ. z is then the closed form
+    with that λ, whatever eigenvalue the problem came with, and z(reference) = 1.
+    """
+    if not isinstance(problem := saddle.problem, AverageCost):
+        raise checks.InputError("average_cost needs a problems.AverageCost; for a process that ends use FirstExit")
+    check(saddle)
+    key = as_key(key)
+    primal, dual = feature_maps(key, saddle)
+    now, following = (gather(Moment(problem.source, part), primal, dual)[0] for part in (_now, _following))
+    eigenvalue = _principal(now, following, number(saddle.primal_penalty), number(saddle.dual_penalty))
+    known = AverageCost(problem.source, eigenvalue, problem.reference, problem.loss)
+    penalties = {name: getattr(saddle, name) for name in ("primal_penalty", "dual_penalty")}
+    result = solve(key, Saddle(known, saddle.primal, saddle.dual, **penalties), ClosedForm(folds=1))
+    return AverageCostSolution(result, eigenvalue, float(-np.log(eigenvalue)))
+
+
+def _now(sample: Sample) -> Terms:
+    """z(s)."""
+    return _value(sample, "state", jnp.ones_like(sample["cost"]))
+
+
+def _following(sample: Sample) -> Terms:
+    """e^(-q(s)) z(s')."""
+    return _value(sample, "next_state", jnp.exp(-sample["cost"]))
+
+
+def _value(sample: Sample, where: str, weight: jax.Array) -> Terms:
+    state, point = (each[:, None] if each.ndim == 1 else each for each in (sample["state"], sample[where]))
+    return Terms(point[:, None], weight[:, None], 0.0 * weight, state, 0.0 * weight)
+
+
+def _principal(now: Statistics, following: Statistics, primal_penalty: float, dual_penalty: float) -> float:
+    """The largest positive eigenvalue of T."""
+    values, vectors = np.linalg.eigh(now.dual / now.count)
+    root = np.sqrt(pseudo_inverse(values, dual_penalty))[:, None]
+    left, right = (root * (vectors.T @ each.cross / each.count) for each in (now, following))
+    spectrum, basis = np.linalg.eigh(left.T @ left)
+    operator = (basis * pseudo_inverse(spectrum, primal_penalty)) @ basis.T @ (left.T @ right)
+    found = np.linalg.eigvals(operator)
+    # Perron: the eigenvalue of largest modulus is real and positive; noise may give others small imaginary parts.
+    real = found[np.abs(found.imag) <= 1e-9 * np.max(np.abs(found))].real
+    if not np.any(real > 0):
+        raise checks.InputError(
+            "the data show no positive eigenvalue of e^(-cost) P: give more transitions, a richer dual or more penalty"
+        )
+    return float(real.max())

@@ -1,0 +1,148 @@
+"""Policy iteration: action values of the present policy by the saddle, then a greedier policy, and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dualembed import checks, policies
+from dualembed.kernels import Categorical, Columns, Gaussian
+from dualembed.policies import state_rows
+from dualembed.problems import ActionValue
+from dualembed.problems.transitions import check_discount
+from dualembed.saddle import Saddle
+from dualembed.solvers.base import Result, Solver, as_key, solve
+from dualembed.solvers.closed_form import ClosedForm
+from dualembed.sources import Dataset
+from dualembed.spaces.base import FunctionSpace
+from dualembed.spaces.nystrom import Nystrom
+
+Table = dict[str, Any]
+
+
+class EpsilonGreedy(eqx.Module):
+    """π(a|s) = ε/A + (1 - ε) (a is best under Q), ties shared; with no Q, every action alike.
+
+    A policy like any other: states (n, d) -> probabilities (n, A).
+
+    >>> EpsilonGreedy(lambda sa: sa[:, 1], 2, 0.1)([[0.0]]).tolist()
+    [[0.05, 0.95]]
+    """
+
+    function: Callable[[np.ndarray], Any] | None
+    actions: int = eqx.field(static=True)
+    epsilon: float = 0.0
+
+    def values(self, states: Any) -> np.ndarray:
+        """Q(s, a) for every action, (n, A)."""
+        rows = state_rows(states)
+        if self.function is None:
+            return np.zeros((len(rows), self.actions))
+        pairs = np.concatenate(
+            [np.repeat(rows, self.actions, axis=0), np.tile(np.arange(self.actions), len(rows))[:, None]], axis=1
+        )
+        return np.asarray(self.function(pairs), dtype=np.float64).reshape(-1, self.actions)
+
+    def __call__(self, states: Any) -> np.ndarray:
+        """Probabilities (n, A)."""
+        values = self.values(states)
+        best = values >= values.max(axis=1, keepdims=True)
+        return self.epsilon / self.actions + (1 - self.epsilon) * best / best.sum(axis=1, keepdims=True)
+
+
+def action_space(states: Any, *, size: int = 300, bandwidth: float = 2.0, level: float = 10.0) -> Nystrom:
+    """A space for Q on (s, a): one function of s for each action, and a constant that all actions share.
+
+    The kernel is Gaussian in s with `bandwidth` standard deviations of the states, times equality of actions, plus
+    `level`, the prior variance of the constant; with level 0 Q is 0 far from the data, which is optimistic where
+    rewards are negative and so invites exploration. `size` landmarks carry it.
+    """
+    rows = state_rows(states)
+    spread = rows.std(axis=0)
+    columns = tuple(range(rows.shape[1]))
+    on_states = Columns(Gaussian(bandwidth * np.where(spread > 0, spread, 1.0)), columns)
+    kernel = on_states * Columns(Categorical(), (rows.shape[1],))
+    if level > 0:  # a Gaussian so wide that it is constant on any data
+        kernel = kernel + level * Columns(Gaussian(1e4 * np.where(spread > 0, spread, 1.0)), columns)
+    return Nystrom(kernel, size)
+
+
+class Round(eqx.Module):
+    """One round: the fitted Q, and in how many transitions its greedy action differs from the round's before."""
+
+    result: Result
+    changed: float
+
+
+class PolicyIteration(eqx.Module):
+    """Rounds of Q evaluation (the saddle of `ActionValue`) and ε-greedy improvement, on given transitions.
+
+    Each round fits the Q of the policy that is ε-greedy under the last Q, by expected SARSA with context (s, a): any
+    policy may have collected the data. It stops when the greedy action changes in less than `tolerance` of the
+    next states. Points are (s, a) side by side, a numbered from 0; by default both spaces are `action_space`s of
+    the transitions. A long horizon is hard to learn from few transitions: try a discount such as 0.95 first.
+    """
+
+    actions: int = eqx.field(static=True)
+    discount: float = 0.95
+    primal: FunctionSpace | None = eqx.field(default=None, kw_only=True)
+    dual: FunctionSpace | None = eqx.field(default=None, kw_only=True)
+    epsilon: float = eqx.field(default=0.0, kw_only=True)
+    primal_penalty: float | None = eqx.field(default=1e-6, kw_only=True)
+    dual_penalty: float | None = eqx.field(default=1e-6, kw_only=True)
+    solver: Solver = eqx.field(default_factory=ClosedForm, kw_only=True)
+    rounds: int = eqx.field(default=20, static=True, kw_only=True)
+    tolerance: float = eqx.field(default=0.005, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_discount(self.discount)
+        checks.count("actions", self.actions, at_least=2)
+        checks.count("rounds", self.rounds)
+        checks.not_negative("tolerance", self.tolerance)
+        checks.not_negative("epsilon", self.epsilon)
+        if self.epsilon > 1:
+            raise checks.InputError(f"epsilon must not be above 1, not {self.epsilon}; it is a probability")
+        checks.instance("solver", self.solver, Solver, "such as solvers.ClosedForm()")
+
+    def fit(
+        self, key: jax.Array | int, transitions: Table, *, start: EpsilonGreedy | None = None
+    ) -> tuple[EpsilonGreedy, list[Round]]:
+        """(the last policy, what each round found), from columns state, action, reward, next_state, terminated.
+
+        `start` is the policy to improve on; by default every action alike.
+        """
+        key = as_key(key)
+        policy = EpsilonGreedy(None, self.actions) if start is None else start
+        table = {name: transitions[name] for name in self._columns(transitions)}
+        greedy = np.argmax(policy.values(table["next_state"]), axis=1)
+        history = []
+        for _ in range(self.rounds):
+            result = self.evaluate(key, table, policy)
+            policy = EpsilonGreedy(result.primal, self.actions, self.epsilon)
+            before, greedy = greedy, np.argmax(policy.values(table["next_state"]), axis=1)
+            history.append(Round(result, float(np.mean(greedy != before))))
+            if history[-1].changed < self.tolerance:
+                break
+        return policy, history
+
+    def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.Policy) -> Result:
+        """The policy's Q, from transitions of any policy."""
+        columns = {**transitions, **policies.expected_actions(policy, transitions["next_state"])}
+        problem = ActionValue(Dataset(**columns), self.discount)
+        primal, dual = (
+            action_space(transitions["state"]) if space is None else space for space in (self.primal, self.dual)
+        )
+        saddle = Saddle(problem, primal, dual, primal_penalty=self.primal_penalty, dual_penalty=self.dual_penalty)
+        return solve(key, saddle, self.solver)
+
+    def _columns(self, transitions: Table) -> list[str]:
+        needed = ["state", "action", "reward", "next_state"]
+        missing = [name for name in needed if name not in transitions]
+        if missing:
+            raise checks.InputError(f"policy iteration needs the columns {', '.join(needed)}; {missing[0]} is missing")
+        policies.action_numbers(transitions["action"], self.actions, len(transitions["action"]))
+        return [*needed, *(["terminated"] if "terminated" in transitions else [])]
