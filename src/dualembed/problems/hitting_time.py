@@ -28,7 +28,9 @@ class HittingTime(Problem):
     these columns.
 
     The infimum is over times of at least 1, so that h at a state of the target is its mean return time, and the
-    stationary probability of a single state t is 1/h(t,t). No whole path to the target need be in the data.
+    stationary probability of a single state t is 1/h(t,t). No whole path to the target need be in the data. From where
+    there is no way to the target h is infinite, and no function solves the equation: of a table `SparseForm` refuses
+    such data, while a closed form gives the compromise of least squares, whose dual is not zero.
 
     >>> data = Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], arrived=[1, 0])
     >>> HittingTime(data).terms(data.columns).weights.tolist()

@@ -26,7 +26,8 @@ class FirstExit(Problem):
 
     Columns: state and next_state (B,) or (B, d), cost (B,), the running cost q(s); terminal (B,), 1 where s' is
     terminal; terminal_cost (B,), q_T(s') there (its value elsewhere does not matter). At least one transition must
-    reach a terminal state: without, z = 0 is the solution.
+    reach a terminal state: without, z = 0 is the solution. Where running costs below zero make it pay never to end,
+    there is no least cost, and the solution z of the equation is negative somewhere.
 
     >>> data = Dataset(state=[0.0, 1.0], cost=[0.0, 0.0], next_state=[1.0, 2.0], terminal=[0, 1], terminal_cost=[0, 0])
     >>> FirstExit(data).terms(data.columns).offset.tolist()

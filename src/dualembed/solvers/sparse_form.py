@@ -19,6 +19,8 @@ from dualembed.solvers.statistics import double_terms, on_host
 from dualembed.spaces.base import FeatureMap
 from dualembed.spaces.linear import LinearFunction
 
+CONDITION = 1e14  # of a scaled system, from which on its solution would be made of rounding errors
+
 
 @final
 class SparseForm(Solver):
@@ -29,7 +31,8 @@ class SparseForm(Solver):
 
     It is `ClosedForm(folds=1)` for tables of thousands of states, which it never writes out as dense matrices. With a
     table on either side and no penalty it solves the empirical equations E[moment | context] = 0 exactly.
-    Directions on which the data say nothing make the system singular; a penalty decides them.
+    Features that no sample weighs, such as those of states where a process ends, have weight 0, as in the closed form.
+    Any other direction on which the data say nothing makes the system singular; a penalty decides it.
     """
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
@@ -54,7 +57,9 @@ class SparseSums(NamedTuple):
 def sparse_sums(problem: Problem, primal: FeatureMap, dual: FeatureMap) -> SparseSums:
     """The statistics of the whole data set as sparse matrices."""
     primal, dual = on_host(primal), on_host(dual)
-    cross, gram, target, rows = 0, 0, np.zeros(dual.size), 0
+    cross: Any = 0
+    gram: Any = 0
+    target, rows = np.zeros(dual.size), 0
     for terms in double_terms(problem):
         phi = _features(dual, terms.context)
         g = sum(
@@ -64,7 +69,7 @@ def sparse_sums(problem: Problem, primal: FeatureMap, dual: FeatureMap) -> Spars
         cross, gram = cross + phi.T @ g, gram + phi.T @ phi
         target += phi.T @ (terms.target - terms.offset)
         rows += len(terms.target)
-    return SparseSums(cross / rows, gram / rows, target / rows)
+    return SparseSums((cross / rows).tocsr(), (gram / rows).tocsr(), target / rows)
 
 
 def _features(features: FeatureMap, xs: np.ndarray) -> Any:
@@ -73,27 +78,54 @@ def _features(features: FeatureMap, xs: np.ndarray) -> Any:
 
 
 def _solved(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
-    """(η, θ), refused where the system does not determine them."""
-    moments, size = sums.cross.shape
-    system = sparse.block_array(
-        [
-            [-(sums.dual + dual_penalty * sparse.eye_array(moments)), sums.cross],
-            [sums.cross.T, primal_penalty * sparse.eye_array(size)],
-        ],
-        format="csc",
-    )
-    right = np.concatenate([sums.target, np.zeros(size)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", linalg.MatrixRankWarning)
-        try:
-            solution = linalg.splu(system).solve(right)
-        except RuntimeError:  # exactly singular
-            solution = np.full(len(right), np.nan)
-    size_of_terms = abs(system) @ np.abs(solution) + np.abs(right)
-    residual = np.abs(system @ solution - right)
-    if not np.all(residual <= 1e-9 * np.maximum(size_of_terms, size_of_terms.max() * 1e-6)):  # NaN compares false
-        raise checks.InputError(
-            "the data do not determine the function (some points are never a context, or never left): give "
-            "primal_penalty, such as 1e-9, to decide by the smallest norm"
+    """(η, θ), zero where no sample says anything, and refused where the samples that do leave them open."""
+    used = [abs(each).sum(axis=0) > 0 for each in (sums.dual, sums.cross)]
+    cross, gram = sums.cross[used[0]][:, used[1]], sums.dual[used[0]][:, used[0]]
+    target = sums.target[used[0]]
+    moments, size = cross.shape
+    if moments == size and not primal_penalty:
+        # As many equations as unknowns: Aᵀη = 0 leaves η = 0 and Aθ = b, half the system and far better conditioned.
+        found = np.concatenate([np.zeros(moments), _determined(cross, target)])
+    else:
+        system = sparse.block_array(
+            [
+                [-(gram + dual_penalty * sparse.eye_array(moments)), cross],
+                [cross.T, primal_penalty * sparse.eye_array(size)],
+            ]
         )
-    return solution[:moments], solution[moments:]
+        found = _determined(system, np.concatenate([target, np.zeros(size)]))
+    eta, theta = np.zeros(len(used[0])), np.zeros(len(used[1]))
+    eta[used[0]], theta[used[1]] = found[:moments], found[moments:]
+    return eta, theta
+
+
+def _determined(system: Any, right: np.ndarray) -> np.ndarray:
+    """The solution x of system x = right, refused where the system is singular up to rounding."""
+    # Rows and columns of states that are seldom visited are small; scaled, the condition number is that of the chain.
+    rows = _scale(system, 1)
+    columns = _scale(sparse.diags_array(rows) @ system, 0)
+    scaled = (sparse.diags_array(rows) @ system @ sparse.diags_array(columns)).tocsc()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", linalg.MatrixRankWarning)
+            factors = linalg.splu(scaled)
+        inverse = linalg.LinearOperator(
+            scaled.shape, matvec=factors.solve, rmatvec=lambda x: factors.solve(x, trans="T"), dtype=float
+        )
+        condition = linalg.onenormest(inverse, t=1) * linalg.norm(scaled, 1)
+    except RuntimeError:  # exactly singular
+        condition = np.inf
+    if not condition < CONDITION:
+        raise checks.InputError(
+            "the data do not determine the function (from some points there is no way to where it is known, or some "
+            "are never left): leave those out, or give primal_penalty, such as 1e-9, to decide by the smallest norm"
+        )
+    solution = factors.solve(rows * right)
+    solution += factors.solve(rows * right - scaled @ solution)  # one refinement: the pivots are those of sparsity
+    return columns * solution
+
+
+def _scale(matrix: Any, axis: int) -> np.ndarray:
+    """One over the largest entry of each row (axis 1) or column (axis 0), or 1 where all are zero."""
+    largest = abs(matrix).max(axis=axis).toarray().ravel()
+    return 1.0 / np.where(largest > 0, largest, 1.0)

@@ -29,7 +29,7 @@ class Table(LinearSpace):
     def __init__(self, points: Any = None) -> None:
         if points is not None:
             given = np.asarray(checks.array("points", points, ndim=(1, 2)))
-            points = np.unique(np.asarray(points, dtype=np.float64).reshape(len(given), -1), axis=0)
+            points = _distinct(np.asarray(points, dtype=np.float64).reshape(len(given), -1))[0]
         self.points = points
 
     def check(self, dimension: int) -> None:
@@ -45,7 +45,12 @@ class Table(LinearSpace):
             return TableMap(jnp.asarray(self.points) if isinstance(layout.pilot, jax.Array) else self.points)
         if checks.traced(layout.pilot):
             raise checks.InputError("a Table under jit or vmap needs its points given: Table(points)")
-        distinct = np.unique(np.asarray(layout.pilot), axis=0)
+        if layout.capacity > layout.pilot.shape[0] // layout.per_sample:
+            raise checks.InputError(
+                f"a Table finds its points in the {layout.pilot.shape[0] // layout.per_sample} samples shown before a "
+                f"run, of which there are {layout.capacity}, and may miss some; give them: Table(points)"
+            )
+        distinct = _distinct(np.asarray(layout.pilot))[0]
         return TableMap(jnp.asarray(distinct) if isinstance(layout.pilot, jax.Array) else distinct)
 
 
@@ -73,11 +78,22 @@ class TableMap(FeatureMap):
 
     def sparse(self, xs: np.ndarray) -> sparse.csr_array:
         """The same indicators (n, m), one stored number a row at most, by binary search."""
-        xs, table = np.ascontiguousarray(xs, dtype=np.float64), np.asarray(self.points, dtype=np.float64)
-        _, number = np.unique(np.concatenate([table, xs]) + 0.0, axis=0, return_inverse=True)  # + 0.0: -0 is 0
-        number = number.ravel()
+        table = np.asarray(self.points, dtype=np.float64)
+        _, number = _distinct(np.concatenate([table, np.asarray(xs, dtype=np.float64)]))
         column = np.full(number.max() + 1, -1)
         column[number[: len(table)]] = np.arange(len(table))
         found = column[number[len(table) :]]
         rows = np.flatnonzero(found >= 0)
         return sparse.csr_array((np.ones(len(rows)), (rows, found[rows])), shape=(len(xs), len(table)))
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the distinct rows in lexical order, the number among them of each row).
+
+    Column by column: to sort numbers is ten times as fast as to sort rows.
+    """
+    first, number = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        values, rank = np.unique(column, return_inverse=True)
+        _, first, number = np.unique(number * len(values) + rank, return_index=True, return_inverse=True)
+    return rows[first], number

@@ -1,0 +1,287 @@
+"""Linearly-solvable control: known desirabilities and average costs, and the control that follows from them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import brentq
+
+import dualembed as de
+from dualembed import kernels, problems, solvers, sources, spaces
+from dualembed.checks import InputError
+from dualembed.control import AverageCostSolution, average_cost, controlled_probabilities, controlled_sampler
+
+STATES, TRIALS = 6, 12
+EXACT = {"closed form": solvers.ClosedForm(folds=1), "sparse form": solvers.SparseForm()}
+TABLE = spaces.Table()
+
+
+def chain(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.random.Generator]:
+    """(P, s, s') with every transition as often as P says out of twelve, and the generator for what else is random."""
+    rng = np.random.default_rng(seed)
+    ring = np.roll(np.eye(STATES, dtype=int), 1, axis=1)
+    drawn = [rng.multinomial(TRIALS - 2, rng.dirichlet(np.full(STATES, 0.4))) for _ in range(STATES)]
+    counts = np.stack(drawn) + ring + ring.T
+    state, following = np.nonzero(counts)
+    times = counts[state, following]
+    return counts / TRIALS, np.repeat(state, times), np.repeat(following, times), rng
+
+
+def exact(problem: problems.Problem, points: np.ndarray, solver: str) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(de.solve(0, de.Saddle(problem, TABLE, TABLE), EXACT[solver]).primal(points))
+
+
+@pytest.mark.parametrize("solver", EXACT)
+@pytest.mark.parametrize("seed", range(20))
+def test_on_a_finite_chain_the_first_exit_desirability_is_that_of_linear_algebra(seed: int, solver: str) -> None:
+    """Two terminal states, with costs of their own; terminal_cost elsewhere is nonsense on purpose."""
+    passive, state, following, rng = chain(seed)
+    cost, final = rng.uniform(0, 1, STATES), rng.uniform(-1, 1, STATES)
+    ends = np.array([0, 3])
+    inner = np.setdiff1d(np.arange(STATES), ends)
+    kept = np.isin(state, inner)
+    state, following = state[kept], following[kept]
+    terminal = np.isin(following, ends)
+    problem = problems.FirstExit(
+        sources.Dataset(
+            state=state,
+            next_state=following,
+            cost=cost[state],
+            terminal=terminal,
+            terminal_cost=np.where(terminal, final[following], -1e4),
+        )
+    )
+    decayed = np.exp(-cost)[:, None] * passive
+    right = decayed[np.ix_(inner, ends)] @ np.exp(-final[ends])
+    wanted = np.linalg.solve(np.eye(len(inner)) - decayed[np.ix_(inner, inner)], right)
+    assert np.min(wanted) > 0.01
+    np.testing.assert_allclose(exact(problem, inner, solver), wanted, rtol=1e-8)
+
+
+def perron(passive: np.ndarray, cost: np.ndarray, reference: int = 0) -> tuple[float, np.ndarray]:
+    """The principal eigenvalue of e^(-q) P and its eigenvector, 1 at the reference."""
+    values, vectors = np.linalg.eig(np.exp(-cost)[:, None] * passive)
+    first = np.argmax(values.real)
+    return float(values[first].real), np.real(vectors[:, first] / vectors[reference, first])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_on_a_finite_chain_the_average_cost_is_the_principal_eigenvalue(seed: int) -> None:
+    passive, state, following, rng = chain(seed)
+    cost = rng.uniform(-0.5, 1, STATES)
+    eigenvalue, wanted = perron(passive, cost, reference=2)
+    data = sources.Dataset(state=state, next_state=following, cost=cost[state])
+    with jax.enable_x64(True):
+        # The eigenvalue it comes with is not used.
+        found = average_cost(0, de.Saddle(problems.AverageCost(data, 0.3, 2.0), TABLE, TABLE))
+        desirability = np.asarray(found.result.primal(np.arange(STATES)))
+    assert found.eigenvalue == pytest.approx(eigenvalue, rel=1e-8)
+    assert found.average_cost == pytest.approx(-np.log(eigenvalue), abs=1e-8)
+    assert np.min(wanted) > 0.01
+    np.testing.assert_allclose(desirability, wanted, rtol=1e-8)
+    given = problems.AverageCost(data, eigenvalue, 2.0)
+    np.testing.assert_allclose(exact(given, np.arange(STATES), "sparse form"), wanted, rtol=1e-8)
+
+
+def test_a_chain_of_period_two_has_its_positive_eigenvalue() -> None:
+    """-λ is an eigenvalue of the same modulus."""
+    state = np.tile([0, 1], 36)
+    data = sources.Dataset(state=state, next_state=1 - state, cost=np.where(state == 0, 0.2, 0.6))
+    found = average_cost(0, de.Saddle(problems.AverageCost(data, 1.0, 0.0), TABLE, TABLE))
+    assert found.average_cost == pytest.approx(0.4, abs=1e-8)
+
+
+# A grid world: wander to one of the free neighbours or stay, at a cost a step, until the goal.
+
+GRID = [
+    "........",
+    ".####.#.",
+    ".#....#.",
+    ".#.####.",
+    "...#..G.",
+]
+GOAL_COST = 0.5
+
+
+class Maze:
+    """Free cells with numbers, passive probabilities P (n, n), running costs and the goal."""
+
+    def __init__(self) -> None:
+        free = [(row, column) for row, line in enumerate(GRID) for column, kind in enumerate(line) if kind != "#"]
+        number = {cell: index for index, cell in enumerate(free)}
+        self.goal = next(number[cell] for cell in free if GRID[cell[0]][cell[1]] == "G")
+        self.passive = np.zeros((len(free), len(free)))
+        for (row, column), index in number.items():
+            around = [(row, column), (row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
+            exits = [number[cell] for cell in around if cell in number]
+            self.passive[index, exits] = 1 / len(exits)
+        self.cost = np.where([row == 0 for row, _ in free], 0.3, 0.1)  # the upper corridor is dear
+        self.inner = np.setdiff1d(np.arange(len(free)), [self.goal])
+
+    def desirability(self) -> np.ndarray:
+        """z everywhere by linear algebra, e^(-q_T) at the goal."""
+        decayed = np.exp(-self.cost)[:, None] * self.passive
+        found = np.full(len(self.cost), np.exp(-GOAL_COST))
+        inner = np.ix_(self.inner, self.inner)
+        right = decayed[self.inner, self.goal] * np.exp(-GOAL_COST)
+        found[self.inner] = np.linalg.solve(np.eye(len(self.inner)) - decayed[inner], right)
+        return found
+
+    def problem(self) -> problems.FirstExit:
+        state, following = np.nonzero(self.passive)
+        # Twelve is a multiple of every number of exits but five: sixty rows a cell make all frequencies exact.
+        times = np.rint(60 * self.passive[state, following]).astype(int)
+        state, following = np.repeat(state, times), np.repeat(following, times)
+        kept = state != self.goal
+        state, following = state[kept], following[kept]
+        return problems.FirstExit(
+            sources.Dataset(
+                state=state,
+                next_state=following,
+                cost=self.cost[state],
+                terminal=following == self.goal,
+                terminal_cost=np.full(len(state), GOAL_COST),
+            )
+        )
+
+    def total_cost(self, control: np.ndarray) -> np.ndarray:
+        """v = q + KL(p'||p) + P'v from every inner cell under a control, exactly."""
+        ratio = np.log(np.where(control > 0, control, 1.0) / np.where(self.passive > 0, self.passive, 1.0))
+        stage = self.cost + np.sum(control * ratio, axis=1)
+        inner = self.inner
+        right = stage[inner] + control[inner, self.goal] * GOAL_COST
+        return np.linalg.solve(np.eye(len(inner)) - control[np.ix_(inner, inner)], right)
+
+
+@pytest.fixture(scope="module")
+def maze() -> Maze:
+    return Maze()
+
+
+@pytest.mark.parametrize("solver", EXACT)
+def test_in_a_maze_the_desirability_is_exact(maze: Maze, solver: str) -> None:
+    wanted = maze.desirability()[maze.inner]
+    np.testing.assert_allclose(exact(maze.problem(), maze.inner, solver), wanted, rtol=1e-8)
+    assert 0 < np.min(wanted) < 0.1 * np.max(wanted)
+
+
+def test_in_a_maze_the_control_of_the_found_desirability_costs_what_it_says_and_no_other_costs_less(maze: Maze) -> None:
+    desirability = maze.desirability()
+    desirability[maze.inner] = exact(maze.problem(), maze.inner, "sparse form")
+    control = controlled_probabilities(maze.passive, desirability)
+    np.testing.assert_allclose(control.sum(axis=1), 1.0, rtol=1e-12)
+    best = maze.total_cost(control)
+    np.testing.assert_allclose(best, -np.log(desirability[maze.inner]), rtol=1e-8)
+    assert np.all(maze.total_cost(maze.passive) > best + 0.1)
+    rng = np.random.default_rng(0)
+    for size in (1e-3, 0.1, 1.0):
+        for _ in range(20):
+            other = control * np.exp(size * rng.normal(size=control.shape))
+            other /= other.sum(axis=1, keepdims=True)
+            assert np.all(maze.total_cost(other) > best)
+
+
+def test_sparse_probabilities_are_controlled_as_dense_ones(maze: Maze) -> None:
+    desirability = maze.desirability()
+    thin = controlled_probabilities(sparse.csr_array(maze.passive), desirability)
+    assert sparse.issparse(thin)
+    np.testing.assert_allclose(thin.toarray(), controlled_probabilities(maze.passive, desirability), rtol=1e-12)
+
+
+# A linear process with quadratic costs: s' ~ N(a s, σ²), q = c s²/2, for which z = exp(-p s²/2).
+
+PULL, VARIANCE, WEIGHT = 0.9, 0.19, 0.3
+CURVATURE = brentq(lambda p: p - WEIGHT - p * PULL**2 / (1 + p * VARIANCE), 0, 10)  # the Riccati equation
+SHRINK = 1 / (1 + CURVATURE * VARIANCE)
+
+
+@pytest.fixture(scope="module")
+def linear_quadratic() -> AverageCostSolution:
+    rng = np.random.default_rng(0)
+    state = rng.normal(size=20_000)
+    following = PULL * state + np.sqrt(VARIANCE) * rng.normal(size=len(state))
+    data = sources.Dataset(state=state, next_state=following, cost=WEIGHT / 2 * state**2)
+    smooth = spaces.Nystrom(kernels.Gaussian(2.0), size=40)
+    saddle = de.Saddle(problems.AverageCost(data, 1.0, 0.0), smooth, smooth, primal_penalty=1e-8, dual_penalty=1e-8)
+    return average_cost(0, saddle)
+
+
+def test_a_linear_quadratic_process_has_the_average_cost_and_desirability_of_its_riccati_equation(
+    linear_quadratic: AverageCostSolution,
+) -> None:
+    """The cost, 0.0833, within 5 % (3 % here, 0.7 % with two other seeds); z within 0.02 of its largest value."""
+    wanted = -0.5 * np.log(SHRINK)
+    assert linear_quadratic.average_cost == pytest.approx(wanted, rel=0.05)
+    assert linear_quadratic.eigenvalue == pytest.approx(np.sqrt(SHRINK), rel=0.005)
+    xs = np.linspace(-2, 2, 41)
+    np.testing.assert_allclose(linear_quadratic.result.primal(xs), np.exp(-CURVATURE * xs**2 / 2), atol=0.02)
+    assert float(linear_quadratic.result.primal([0.0])[0]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_the_control_of_a_linear_quadratic_process_is_the_linear_one(linear_quadratic: AverageCostSolution) -> None:
+    """p*(·|s) = N(a s / (1 + pσ²), σ² / (1 + pσ²)); 1,500 draws leave 0.01 to chance in the mean."""
+
+    def passive(key: jax.Array, states: jax.Array) -> jax.Array:
+        return PULL * states + np.sqrt(VARIANCE) * jax.random.normal(key, states.shape)
+
+    starts = np.array([-1.5, 0.0, 1.0])
+    controlled = controlled_sampler(linear_quadratic.result.primal, passive, draws=64)
+    drawn = np.asarray(controlled(jax.random.key(1), jnp.repeat(jnp.asarray(starts), 1500)[:, None]))
+    drawn = drawn.reshape(len(starts), 1500)
+    np.testing.assert_allclose(drawn.mean(axis=1), SHRINK * PULL * starts, atol=0.035)
+    np.testing.assert_allclose(drawn.var(axis=1), SHRINK * VARIANCE, rtol=0.12)
+    assert abs(SHRINK * PULL * 1.0 - PULL) > 0.1  # the passive mean is far from it
+
+
+# What is refused.
+
+ROWS = {
+    "state": [0.0, 1.0],
+    "next_state": [1.0, 2.0],
+    "cost": [0.1, 0.1],
+    "terminal": [0.0, 1.0],
+    "terminal_cost": [0.0, 0.0],
+}
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"terminal": [0.0, 0.0]}, r"no transition reaches a terminal state .*z = 0 .*problems.AverageCost"),
+        ({"terminal_cost": None}, "first-exit control needs the columns .*; terminal_cost missing from"),
+        ({"cost": None}, "first-exit control needs the columns .*; cost missing from"),
+        ({"terminal": [0.0, 0.5]}, "terminal must be 0 or 1, not 0.5; mark with 1 where s' is terminal"),
+        ({"cost": [[0.1], [0.1]]}, r"cost must have shape \(2,\), but has \(2, 1\)"),
+    ],
+)
+def test_first_exit_refuses_columns_that_will_not_do_in_one_sentence(columns: dict, sentence: str) -> None:
+    given = {name: value for name, value in {**ROWS, **columns}.items() if value is not None}
+    with pytest.raises(InputError, match=sentence):
+        problems.FirstExit(sources.Dataset(**given))
+
+
+def test_average_cost_refuses_what_will_not_do_in_one_sentence() -> None:
+    data = sources.Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], cost=[0.0, 0.0])
+    with pytest.raises(InputError, match=r"eigenvalue must be positive, not 0\.0; it is e"):
+        problems.AverageCost(data, 0.0, 0.0)
+    with pytest.raises(InputError, match=r"reference must be one state of shape \(1,\), but has shape \(2,\)"):
+        problems.AverageCost(data, 1.0, [0.0, 1.0])
+    saddle = de.Saddle(problems.FirstExit(sources.Dataset(**ROWS)), TABLE, TABLE)
+    with pytest.raises(InputError, match=r"needs a problems\.AverageCost; for a process that ends use FirstExit"):
+        average_cost(0, saddle)
+
+
+def test_controls_that_have_nowhere_to_go_are_refused() -> None:
+    passive = np.full((2, 2), 0.5)
+    with pytest.raises(InputError, match="one value for each of the 2 next states"):
+        controlled_probabilities(passive, [1.0])
+    with pytest.raises(InputError, match=r"desirability must not be negative, not -0\.1"):
+        controlled_probabilities(passive, [1.0, -0.1])
+    with pytest.raises(InputError, match="every next state of row 0 has desirability 0"):
+        controlled_probabilities(np.eye(2), [0.0, 1.0])
+    with pytest.raises(InputError, match="draws must be a whole number of at least 1, not 0"):
+        controlled_sampler(lambda s: s[:, 0], lambda key, s: s, draws=0)
