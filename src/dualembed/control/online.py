@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -25,48 +26,53 @@ class Stage(eqx.Module):
     mean_return: float
 
 
+class Mean(eqx.Module):
+    """x -> the mean of several functions at x."""
+
+    functions: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, xs: Any) -> np.ndarray:
+        return np.mean([np.asarray(function(xs)) for function in self.functions], axis=0)
+
+
 def improve(
     key: jax.Array | int,
     env: Any,
     iteration: PolicyIteration,
     *,
-    transitions: int = 2000,
-    stages: int = 10,
-    trials: int = 3,
+    transitions: int = 1000,
+    stages: int = 12,
+    average: int = 5,
     epsilon: float = 0.2,
     window: int = 30_000,
     seed: int = 0,
 ) -> tuple[EpsilonGreedy, list[Stage]]:
-    """(the best policy, everything that was played), from (stages + trials) x transitions of an environment.
+    """(the policy, every stage), from stages x transitions of a gymnasium environment with discrete actions.
 
     Each stage collects with the ε-greedy policy of the last Q (the first at random) and then iterates on the last
-    `window` transitions. At the end the greedy policies of the `trials` most promising stages are played, and the one
-    with the highest mean return is kept; every transition that was seen is counted.
+    `window` transitions. The policy is greedy under the mean Q of the `average` stages whose own episodes had the
+    highest returns: one Q's errors decide between actions of nearly equal value, and a mean has less of them.
     """
-    for name, value in (("transitions", transitions), ("stages", stages), ("trials", trials), ("window", window)):
-        checks.count(name, value)
+    counts = {"transitions": transitions, "stages": stages, "average": average, "window": window}
+    for name, value in counts.items():
+        checks.count(name, value, at_least=2 if name == "stages" else 1)
     key = as_key(key)
     policy = EpsilonGreedy(None, iteration.actions)
     table: dict[str, np.ndarray] = {}
     played: list[Stage] = []
-
-    def play(policy: EpsilonGreedy) -> dict[str, np.ndarray]:
-        columns = collect(env, policy, transitions, seed=seed + len(played), copies=COPIES)
-        played.append(Stage(policy, (len(played) + 1) * transitions, _mean_return(columns)))
-        bar.advance(to=len(played))
-        return columns
-
-    with track(stages + trials, "Policy iteration") as bar:
+    with track(stages, "Policy iteration") as bar:
         for number in range(stages):
-            fresh = play(policy)
+            fresh = collect(env, policy, transitions, seed=seed + number, copies=COPIES)
+            played.append(Stage(policy, (number + 1) * transitions, _mean_return(fresh)))
             joined = {name: [*([table[name]] if table else []), fresh[name]] for name in fresh}
             table = {name: np.concatenate(parts)[-window:] for name, parts in joined.items()}
             if number + 1 < stages:
                 found, _ = iteration.fit(jax.random.fold_in(key, number), table, start=policy)
                 policy = EpsilonGreedy(found.function, iteration.actions, epsilon)
-        for stage in sorted(played[1:] or played, key=lambda stage: -stage.mean_return)[:trials]:
-            play(EpsilonGreedy(stage.policy.function, iteration.actions))
-    return max(played[stages:], key=lambda stage: stage.mean_return).policy, played
+            bar.advance(to=number + 1)
+    best = sorted(played[1:], key=lambda stage: -stage.mean_return)[:average]
+    functions = tuple(stage.policy.function for stage in best if stage.policy.function is not None)
+    return EpsilonGreedy(Mean(functions), iteration.actions), played
 
 
 def _mean_return(columns: dict[str, np.ndarray]) -> float:
