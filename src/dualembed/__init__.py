@@ -5,9 +5,9 @@ conditional distribution is ever seen:
 
     min_f  E[ loss_y( E[moment(f) | κ] ) ],      moment(f) = Σ_k weight_k f(point_k) + offset
 
-Learning under invariance or noisy inputs, policy evaluation, instrumental variables, linearly-solvable
-control and hitting times are all of this form. Squaring a one-sample mean is biased, so the problem is
-solved as a saddle point over two functions, in which every expectation is a plain one:
+Learning under invariance or noisy inputs, policy evaluation, action values, instrumental variables,
+linearly-solvable control and hitting times are all of this form. Squaring a one-sample mean is biased,
+so the problem is solved as a saddle point over two functions, in which every expectation is a plain one:
 
     min_f max_u  E[ u(κ) moment(f) - loss*_y(u(κ)) ]
 
@@ -39,10 +39,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dualembed import (
         baselines,
+        control,
+        data,
         embeddings,
         kernels,
         links,
         losses,
+        policies,
         problems,
         samplers,
         schedules,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
         solvers,
         sources,
         spaces,
+        trajectories,
     )
     from dualembed.checks import InputError
     from dualembed.problems import Terms
@@ -67,10 +71,13 @@ __all__ = [
     "Result",
     "InputError",
     "baselines",
+    "control",
+    "data",
     "embeddings",
     "kernels",
     "links",
     "losses",
+    "policies",
     "problems",
     "samplers",
     "schedules",
@@ -78,6 +85,7 @@ __all__ = [
     "solvers",
     "sources",
     "spaces",
+    "trajectories",
     "__version__",
 ]
 
@@ -92,10 +100,13 @@ _HOMES = {
 _MODULES = frozenset(
     {
         "baselines",
+        "control",
+        "data",
         "embeddings",
         "kernels",
         "links",
         "losses",
+        "policies",
         "problems",
         "samplers",
         "schedules",
@@ -103,6 +114,7 @@ _MODULES = frozenset(
         "solvers",
         "sources",
         "spaces",
+        "trajectories",
     }
 )
 
