@@ -3,9 +3,11 @@
     python benchmarks/selection.py --seeds 10
     python benchmarks/selection.py --quick
     python benchmarks/selection.py --cases navigation
+    python benchmarks/selection.py --cases weights
 
 Prints one JSON object a line. `oracle` is the best of a whole family of closed forms (two kernels, bandwidths for both
-players, both penalties) by the true error, which no method could choose. Instruments are compared in iv.py.
+players, both penalties) by the true error, which no method could choose. `weights` compares the chosen model with the
+same one before efficient weights were tried, on seeds that no default was set on. Instruments are compared in iv.py.
 On few cores set OPENBLAS_NUM_THREADS=1.
 """
 
@@ -15,14 +17,17 @@ import argparse
 import json
 import statistics
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import numpy as np
 
 from dualembed import kernels, problems, sources
-from dualembed.experiments import navigation, noisy
-from dualembed.selection import auto, honest_score
+from dualembed.experiments import iv_designs, navigation, noisy
+from dualembed.selection import auto, automatic, honest_score
 from dualembed.solvers.closed_form import path
 from dualembed.solvers.statistics import gather
 from dualembed.spaces.linear import LinearFunction
@@ -31,17 +36,24 @@ from dualembed.spaces.nystrom import whitened
 PRIMAL_PENALTIES = np.logspace(-9, -4, 11)
 DUAL_PENALTIES = np.array([1e-7, 1e-6, 1e-5, 1e-4])
 FINALISTS = 12  # of the family by the error on few states, whose error on all is then taken
+FRESH = 300  # the first seed that no default of auto was set on
 
 
 def noisy_measurement(rows: int, seed: int, draws: int = 1) -> dict[str, float]:
     """MSE against the clean function, from so many rows with so many z each."""
+    problem = measurements(rows, seed, draws)
+    start = time.perf_counter()
+    result = auto(seed, problem)
+    return {"value": noisy.mean_square_error(result.primal), "seconds": time.perf_counter() - start}
+
+
+def measurements(rows: int, seed: int, draws: int = 1) -> problems.Invariance:
+    """The noisy-measurement problem on so many rows."""
     columns = sources.Simulator(noisy.draw).pilot(jax.random.key(seed), rows)
     if draws > 1:
         shifts = noisy.NOISE * np.random.default_rng(seed).standard_normal((rows, draws, 1))
         columns["z"] = np.asarray(columns["x"])[:, None, None] + shifts
-    start = time.perf_counter()
-    result = auto(seed, problems.Invariance(sources.Dataset(**columns)))
-    return {"value": noisy.mean_square_error(result.primal), "seconds": time.perf_counter() - start}
+    return problems.Invariance(sources.Dataset(**columns))
 
 
 def transitions(rows: int, seed: int) -> problems.PolicyEvaluation:
@@ -90,6 +102,86 @@ def few_state_errors(features: Any, thetas: np.ndarray, states: np.ndarray) -> n
     rewards = np.asarray(navigation.reward(states))
     residual = (features(states) - navigation.DISCOUNT * expected) @ thetas.T - rewards[:, None]
     return np.mean(residual**2, axis=0)
+
+
+class Weighing(NamedTuple):
+    """Errors of the chosen model, of the same without efficient weights, and with them wherever they were tried."""
+
+    chosen: float
+    without: float
+    tried: float
+    trials: int
+    uses: int
+
+
+def weighing(seed: int, problem: problems.Problem, error: Callable[[Any], float]) -> Weighing:
+    """All from one run: weights are decided on last, so that the two solutions differ in nothing else."""
+    solutions: list[np.ndarray] = []
+    solve = automatic._solved
+
+    def watched(*given: Any) -> tuple[np.ndarray, float]:
+        theta, penalty = solve(*given)
+        solutions.append(theta)
+        return theta, penalty
+
+    with mock.patch.object(automatic, "_solved", watched):
+        result = auto(seed, problem)
+    without, tried = (error(LinearFunction(result.primal.features, solutions[place])) for place in (0, -1))
+    uses = sum((step.question, step.answer) == ("efficient weights", "used") for step in result.record.steps)
+    return Weighing(error(result.primal), without, tried, len(solutions) - 1, uses)
+
+
+def instruments(draw: Callable[..., iv_designs.Design], name: str, rows: int, seed: int) -> Weighing:
+    """The comparison on a simulated instrumental-variable problem, by test MSE."""
+    design = draw(name, rows, seed)
+    problem = problems.InstrumentalVariables(sources.Dataset(x=design.x, y=design.y, z=design.z))
+    return weighing(seed, problem, lambda f: float(np.mean((np.asarray(f(design.test_x)) - design.test_f) ** 2)))
+
+
+def uneven(name: str, rows: int, seed: int) -> iv_designs.Design:
+    """The one-dimensional design, 2 u times 0.2 + 1.8 / (1 + exp(-3 z)): as z grows, so does the noise, tenfold."""
+    curve, rng = iv_designs.CURVES[name], np.random.default_rng(seed)
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        z, u, e, noise = rng.standard_normal((4, count))
+        x = 1.2 * z + 0.8 * u + 0.1 * e
+        return x[:, None], z[:, None], curve(x) + 2 * (0.2 + 1.8 / (1 + np.exp(-3 * z))) * u + 0.1 * noise
+
+    (x, z, y), (test_x, _, _) = drawn(rows), drawn(iv_designs.TEST_ROWS)
+    truth = (curve(test_x[:, 0]) - y.mean()) / y.std()
+    return iv_designs.Design(x, (y - y.mean()) / y.std(), z, test_x, truth)
+
+
+def weighings(*, quick: bool) -> Iterator[tuple[str, int, Callable[[int], Weighing]]]:
+    """(case, seeds, comparison on a seed) for each problem that the weights are tried on."""
+    rows, many, few = (400, 2000, 500) if quick else (2000, 10_000, 1000)
+    one, two = iv_designs.ONE_DIMENSIONAL, iv_designs.TWO_DIMENSIONAL
+    for kind, draw, names in (
+        ("one-dimensional", iv_designs.one_dimensional, one),
+        ("two-dimensional", iv_designs.two_dimensional, two),
+        ("uneven noise,", uneven, one),
+    ):
+        for name in names:
+            yield f"{kind} {name}, n={rows}", 10, partial(instruments, draw, name, rows)
+    noise = f"noisy measurement, n={many}"
+    yield noise, 5, lambda seed: weighing(seed, measurements(many, seed), noisy.mean_square_error)
+    yield f"navigation, n={few}", 3, lambda seed: weighing(seed, transitions(few, seed), navigation.msbe)
+
+
+def compare(found: list[Weighing]) -> dict[str, Any]:
+    """Mean errors over seeds, those with weights over those without, and how often weights were tried and used."""
+    chosen, without, tried, trials, uses = (np.array(each) for each in zip(*found, strict=True))
+    return {
+        "value": float(chosen.mean() / without.mean()),
+        "unit": "mean error over that without weights",
+        "target": 1.05,
+        "without": float(without.mean()),
+        "seeds": len(found),
+        "tried": int(trials.sum()),
+        "used": int(uses.sum()),
+        "value if used wherever tried": float(tried.mean() / without.mean()),
+        "ratios": [float(f"{ratio:.4g}") for ratio in chosen / without],
+    }
 
 
 def even_states(count: int = 150) -> np.ndarray:
@@ -146,9 +238,13 @@ def main() -> None:
         if wanted(case := f"navigation, n={rows}"):
             few = seeds[:4]
             found = [navigation_error(rows, seed) for seed in few]
-            oracle = float(np.mean([navigation_oracle(rows, seed) for seed in few]))
-            measured = summary(found, unit="MSBE", oracle=oracle)
-            report(case, {**measured, "ratio": oracle / measured["value"]})
+            oracles = [navigation_oracle(rows, seed) for seed in few]
+            ratios = [float(f"{one['value'] / best:.4g}") for one, best in zip(found, oracles, strict=True)]
+            report(case, summary(found, unit="MSBE", oracle=float(np.mean(oracles)), ratios=ratios))
+    for name, count, comparison in weighings(quick=options.quick):
+        if wanted(case := f"weights, {name}"):
+            fresh = range(FRESH, FRESH + min(count, len(seeds)))
+            report(case, compare([comparison(seed) for seed in fresh]))
     rows, trials = (2000, 2) if options.quick else (20_000, 20)
     if wanted(case := f"honest score, n={rows}"):
         distances, shares = np.array([honest_distance(rows, seed) for seed in range(trials)]).T

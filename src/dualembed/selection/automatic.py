@@ -116,7 +116,7 @@ def _weighed(problem: Problem, fit: Fit, choice: Choice, *, model: Variances, st
     before, after = (_judged(problem, one.function, len(model.values)) for one in (fit, other))
     change = after.contributions - before.contributions
     numbers |= {"change of the honest score": float(change.mean()), "with standard error": _stderr(change)}
-    used = change.mean() < -_stderr(change)
+    used = change.mean() < -2 * _stderr(change)
     steps.append(Step("efficient weights", "used" if used else "tried and not used", numbers))
     return other if used else fit
 
