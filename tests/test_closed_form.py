@@ -167,3 +167,14 @@ def test_the_cross_fold_form_removes_the_many_moment_bias() -> None:
 def test_what_has_no_closed_form_is_named(make, words: str) -> None:
     with pytest.raises(de.InputError, match=words):
         de.solve(0, make(), solvers.ClosedForm())
+
+
+def test_a_small_penalty_does_not_blow_up_what_folds_cannot_tell() -> None:
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 30, 200).astype(float)
+    following = rng.integers(0, 30, 200).astype(float)
+    data = sources.Dataset(state=states, reward=rng.normal(size=200), next_state=following)
+    problem = problems.PolicyEvaluation(data, 0.9)
+    for penalty in (None, 1e-8, 1e-6):
+        saddle = de.Saddle(problem, spaces.Table(), spaces.Table(), primal_penalty=penalty)
+        assert np.max(np.abs(de.solve(0, saddle, solvers.ClosedForm()).primal.weights)) < 20

@@ -84,6 +84,47 @@ def test_q_learning_warns_and_finds_the_best_values_on_a_table() -> None:
     np.testing.assert_allclose(found, best_values(), atol=1e-4)
 
 
+def test_a_first_round_that_keeps_the_first_action_is_not_the_last() -> None:
+    columns = {
+        "state": [0.0, 0.0, 1.0, 1.0],
+        "action": [0.0, 1.0, 0.0, 1.0],
+        "reward": [1.0, 0.0, 1.5, 0.0],
+        "next_state": [0.0, 1.0, 0.0, 0.0],
+        "terminated": [1.0, 0.0, 1.0, 1.0],
+    }
+    exact = {"primal_penalty": None, "dual_penalty": None, "solver": ClosedForm(folds=1)}
+    policy, _ = PolicyIteration(2, 0.99, primal=Table(), dual=Table(), **exact).fit(0, columns)
+    assert policy([[0.0]]).tolist() == [[0.0, 1.0]]  # waiting for 1.5 is worth more than taking 1 at once
+
+
+def test_states_that_an_environment_changes_in_place_are_copied() -> None:
+    class Counter:
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self) -> None:
+            self.state = np.zeros(1)
+
+        def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict]:
+            self.state[:] = 0
+            return self.state, {}
+
+        def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+            self.state += 1
+            return self.state, 1.0, bool(self.state[0] >= 3), False, {}
+
+    columns = collect(Counter(), EpsilonGreedy(None, 2), 6)
+    assert columns["state"][:, 0].tolist() == [0, 1, 2, 0, 1, 2]
+    assert columns["next_state"][:, 0].tolist() == [1, 2, 3, 1, 2, 3]
+    with pytest.raises(de.InputError, match="probabilities of 3 actions, but the environment has 2"):
+        collect(Counter(), EpsilonGreedy(None, 3), 6)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.1])
+def test_epsilon_is_a_probability(epsilon: float) -> None:
+    with pytest.raises(de.InputError, match="epsilon must not be"):
+        EpsilonGreedy(None, 2, epsilon)
+
+
 def test_epsilon_greedy_shares_ties_and_keeps_exploring() -> None:
     policy = EpsilonGreedy(lambda pairs: np.where(pairs[:, 1] == 2, 0.0, 1.0), 3, 0.3)
     np.testing.assert_allclose(policy([[0.0]]), [[0.45, 0.45, 0.1]])

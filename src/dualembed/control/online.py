@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.control.policy_iteration import EpsilonGreedy, PolicyIteration
+from dualembed.control.policy_iteration import EpsilonGreedy, PolicyIteration, check_epsilon
 from dualembed.data.environments import collect
 from dualembed.progress import track
 from dualembed.solvers.base import as_key
@@ -56,6 +56,7 @@ def improve(
     counts = {"transitions": transitions, "stages": stages, "average": average, "window": window}
     for name, value in counts.items():
         checks.count(name, value, at_least=2 if name == "stages" else 1)
+    check_epsilon(epsilon)
     key = as_key(key)
     policy = EpsilonGreedy(None, iteration.actions)
     table: dict[str, np.ndarray] = {}

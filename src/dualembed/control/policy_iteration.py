@@ -37,15 +37,25 @@ class EpsilonGreedy(eqx.Module):
     actions: int = eqx.field(static=True)
     epsilon: float = 0.0
 
+    def __check_init__(self) -> None:
+        checks.count("actions", self.actions, at_least=2)
+        check_epsilon(self.epsilon)
+
     def values(self, states: Any) -> np.ndarray:
-        """Q(s, a) for every action, (n, A)."""
+        """Q(s, a) for every action, (n, A), refused unless finite."""
         rows = state_rows(states)
         if self.function is None:
             return np.zeros((len(rows), self.actions))
         pairs = np.concatenate(
             [np.repeat(rows, self.actions, axis=0), np.tile(np.arange(self.actions), len(rows))[:, None]], axis=1
         )
-        return np.asarray(self.function(pairs), dtype=np.float64).reshape(-1, self.actions)
+        found = np.asarray(self.function(pairs), dtype=np.float64)
+        if found.shape != (len(pairs),) or not np.all(np.isfinite(found)):
+            raise checks.InputError(
+                f"Q must give one finite value for each of {len(pairs)} pairs (s, a), but gave shape {found.shape} "
+                f"with {int(np.sum(~np.isfinite(found)))} NaN or infinite value(s)"
+            )
+        return found.reshape(-1, self.actions)
 
     def __call__(self, states: Any) -> np.ndarray:
         """Probabilities (n, A)."""
@@ -71,8 +81,16 @@ def action_space(states: Any, *, size: int = 300, bandwidth: float = 2.0, level:
     return Nystrom(kernel, size)
 
 
+def check_epsilon(epsilon: Any) -> None:
+    """Raise unless ε is a probability."""
+    checks.not_negative("epsilon", epsilon)
+    checks.single("epsilon", epsilon)
+    if epsilon > 1:
+        raise checks.InputError(f"epsilon must not be above 1, not {epsilon}; it is a probability")
+
+
 class Round(eqx.Module):
-    """One round: the fitted Q, and in how many transitions its greedy action differs from the round's before."""
+    """One round: the fitted Q, and in how many transitions its policy at s' differs from the one it evaluated."""
 
     result: Result
     changed: float
@@ -82,9 +100,9 @@ class PolicyIteration(eqx.Module):
     """Rounds of Q evaluation (the saddle of `ActionValue`) and ε-greedy improvement, on given transitions.
 
     Each round fits the Q of the policy that is ε-greedy under the last Q, by expected SARSA with context (s, a): any
-    policy may have collected the data. It stops when the greedy action changes in less than `tolerance` of the
-    next states. Points are (s, a) side by side, a numbered from 0; by default both spaces are `action_space`s of
-    the transitions. A long horizon is hard to learn from few transitions: try a discount such as 0.95 first.
+    policy may have collected the data. It stops when the policy changes in less than `tolerance` of the next states.
+    Points are (s, a) side by side, a numbered from 0; by default both spaces are `action_space`s of the transitions.
+    A long horizon is hard to learn from few transitions: try a discount such as 0.95 first.
     """
 
     actions: int = eqx.field(static=True)
@@ -103,9 +121,7 @@ class PolicyIteration(eqx.Module):
         checks.count("actions", self.actions, at_least=2)
         checks.count("rounds", self.rounds)
         checks.not_negative("tolerance", self.tolerance)
-        checks.not_negative("epsilon", self.epsilon)
-        if self.epsilon > 1:
-            raise checks.InputError(f"epsilon must not be above 1, not {self.epsilon}; it is a probability")
+        check_epsilon(self.epsilon)
         checks.instance("solver", self.solver, Solver, "such as solvers.ClosedForm()")
 
     def fit(
@@ -117,14 +133,16 @@ class PolicyIteration(eqx.Module):
         """
         key = as_key(key)
         policy = EpsilonGreedy(None, self.actions) if start is None else start
+        checks.instance("start", policy, EpsilonGreedy, "such as control.EpsilonGreedy(q, actions)")
+        checks.instance("transitions", transitions, dict, "give a dictionary of columns; of a Dataset, its table")
         table = {name: transitions[name] for name in self._columns(transitions)}
-        greedy = np.argmax(policy.values(table["next_state"]), axis=1)
+        chances = policy(table["next_state"])
         history = []
         for _ in range(self.rounds):
             result = self.evaluate(key, table, policy)
             policy = EpsilonGreedy(result.primal, self.actions, self.epsilon)
-            before, greedy = greedy, np.argmax(policy.values(table["next_state"]), axis=1)
-            history.append(Round(result, float(np.mean(greedy != before))))
+            before, chances = chances, policy(table["next_state"])
+            history.append(Round(result, float(np.mean(np.any(chances != before, axis=1)))))
             if history[-1].changed < self.tolerance:
                 break
         return policy, history

@@ -60,21 +60,21 @@ def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies
     environments = _copies(env, min(copies, transitions))
     rng = np.random.default_rng(seed)
     share = -(-transitions // len(environments))
-    states = [each.reset(seed=seed + 7919 * number)[0] for number, each in enumerate(environments)]
+    states = [_state(each.reset(seed=seed + 7919 * number)) for number, each in enumerate(environments)]
     rows: list[list[tuple[Any, ...]]] = [[] for _ in environments]
     episodes = np.arange(len(environments))
     with track(share, "Collecting transitions") as bar:
         for step in range(share):
             if step % hold == 0:
-                chosen = list(zip(*_choose(rng, policy, states), strict=True))
+                chosen = list(zip(*_choose(rng, policy, states, env), strict=True))
             for number, (action, chance) in enumerate(chosen):
-                following, reward, ended, cut, _ = environments[number].step(action)
+                following, reward, ended, cut = _step(environments[number], action)
                 row = (states[number], action, reward, following, ended, cut, episodes[number], chance)
                 rows[number].append(row)
                 states[number] = following
                 if ended or cut:
                     episodes[number] = episodes.max() + 1
-                    states[number], _ = environments[number].reset()
+                    states[number] = _state(environments[number].reset())
             bar.advance(to=step + 1)
     flat = [row for part in rows for row in part][:transitions]
     columns = zip(NAMES, zip(*flat, strict=True), strict=True)
@@ -89,30 +89,53 @@ def average_return(env: Any, policy: Policy, episodes: int, *, seed: int = 0) ->
     returns = np.zeros(episodes)
     for start in range(0, episodes, len(environments)):
         playing = dict(enumerate(environments[: episodes - start], start=start))
-        states = {number: each.reset(seed=seed + number)[0] for number, each in playing.items()}
+        states = {number: _state(each.reset(seed=seed + number)) for number, each in playing.items()}
         while states:
-            actions, _ = _choose(rng, policy, list(states.values()))
+            actions, _ = _choose(rng, policy, list(states.values()), env)
             for number, action in zip(list(states), actions, strict=True):
-                states[number], reward, ended, cut, _ = playing[number].step(action)
+                states[number], reward, ended, cut = _step(playing[number], action)
                 returns[number] += reward
                 if ended or cut:
                     del states[number]
     return returns
 
 
-def _choose(rng: np.random.Generator, policy: Policy, states: list[Any]) -> tuple[list[int], np.ndarray]:
+def _choose(rng: np.random.Generator, policy: Policy, states: list[Any], env: Any) -> tuple[list[int], np.ndarray]:
     """(an action for each state, drawn from the policy; its probability)."""
     shares = probabilities(policy, np.asarray(states, dtype=float))
-    drawn = np.sum(np.cumsum(shares, axis=1) < rng.uniform(size=(len(shares), 1)), axis=1)
-    actions = np.minimum(drawn, shares.shape[1] - 1)
+    if shares.shape[1] != env.action_space.n:
+        raise checks.InputError(
+            f"the policy gives probabilities of {shares.shape[1]} actions, but the environment has {env.action_space.n}"
+        )
+    summed = np.cumsum(shares, axis=1)
+    # Up to the sum itself, which may miss 1 by rounding: what is missing belongs to no action.
+    actions = np.sum(summed <= rng.uniform(size=(len(shares), 1)) * summed[:, -1:], axis=1)
     return actions.tolist(), shares[np.arange(len(shares)), actions]
+
+
+def _step(env: Any, action: int) -> tuple[np.ndarray, float, bool, bool]:
+    """(next state, reward, terminated, truncated) after the action, numbered from 0."""
+    following, reward, ended, cut, _ = env.step(action + int(getattr(env.action_space, "start", 0)))
+    return _state((following, None)), float(reward), bool(ended), bool(cut)
+
+
+def _state(seen: tuple[Any, Any]) -> np.ndarray:
+    """The state in (observation, info), copied: some environments change theirs in place."""
+    try:
+        state = np.array(seen[0], dtype=float)
+    except (TypeError, ValueError):
+        raise checks.InputError(
+            f"states must be vectors of numbers, not {type(seen[0]).__name__}; wrap the environment to make them so"
+        ) from None
+    return np.atleast_1d(state)
 
 
 def _copies(env: Any, count: int) -> list[Any]:
     """The environment and count - 1 others like it; itself alone where it cannot be made again."""
     checks.count("copies", count)
-    if not hasattr(env.action_space, "n"):
-        raise checks.InputError(f"the environment must have discrete actions, not {env.action_space}")
+    space = getattr(env, "action_space", None)
+    if type(space).__name__ != "Discrete":
+        raise checks.InputError(f"the environment must be gymnasium's, with Discrete actions, not {space!r}")
     try:
         return [env, *(copy.deepcopy(env) for _ in range(count - 1))]
     except Exception:  # an environment tied to a window or a process plays alone

@@ -94,7 +94,7 @@ def path(
         weight = pseudo_inverse(values, dual_penalty)
         normal, right = normal_equations(parts, vectors, weight)
         spectrum, basis = np.linalg.eigh(normal)
-        row = [basis @ (pseudo_inverse(spectrum, penalty) * (basis.T @ right)) for penalty in primal_penalties]
+        row = [basis @ (_reliable(spectrum, penalty) * (basis.T @ right)) for penalty in primal_penalties]
         thetas.append(row)
         etas.append([vectors @ (weight * (cross @ theta - target)) for theta in row])
     return np.asarray(thetas), np.asarray(etas)
@@ -127,6 +127,15 @@ def pseudo_inverse(values: np.ndarray, penalty: float) -> np.ndarray:
     floor = len(values) * np.finfo(float).eps * max(float(np.max(shifted)), np.finfo(float).tiny)
     kept = shifted > floor
     return np.where(kept, 1.0 / np.where(kept, shifted, 1.0), 0.0)
+
+
+def _reliable(spectrum: np.ndarray, penalty: float) -> np.ndarray:
+    """1/(eigenvalue + penalty) of a normal matrix, ascending, or 0 where it is within noise that no penalty damps.
+
+    The most negative eigenvalue of a cross-fold matrix shows how large noise alone can be.
+    """
+    noise = max(-float(spectrum[0]), 0.0)
+    return pseudo_inverse(spectrum, penalty) * ((spectrum > noise) | (penalty >= noise))
 
 
 def _places(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
