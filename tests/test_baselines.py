@@ -84,6 +84,18 @@ def test_two_stage_least_squares_refuses_too_few_instruments_or_rows() -> None:
         TwoStageLeastSquares().fit(x, y, z[:10])
 
 
+@pytest.mark.parametrize(("degree", "words"), [(3, "4 independent.*only 2 independent"), (2, "3 independent.*only 2")])
+def test_two_stage_least_squares_refuses_a_degree_that_the_values_of_the_instrument_cannot_tell(
+    degree: int, words: str
+) -> None:
+    """A coin has two values, so that it moves f in two directions alone: the line's level and slope."""
+    coin, hidden = np.random.default_rng(6).integers(0, 2, 500), np.random.default_rng(7).standard_normal(500)
+    x = coin + 0.1 * hidden
+    with pytest.raises(InputError, match=words):
+        TwoStageLeastSquares(degree).fit(x, 2 * x, coin)
+    assert np.allclose(TwoStageLeastSquares(1).fit(x, 2 * x, coin).primal([0.0, 1.0]), [0.0, 2.0], atol=1e-5)
+
+
 def test_kernel_iv_is_the_published_formula() -> None:
     """α = (W Wᵀ + m ξ K_XX)⁻¹ W ỹ with W = K_XX (K_ZZ + n λ)⁻¹ K_Zz̃, and its two losses, by plain solves."""
     rng = np.random.default_rng(5)
@@ -136,3 +148,18 @@ def test_kernel_iv_takes_several_coordinates_and_refuses_three_rows() -> None:
     assert result.primal.kernel.bandwidth.shape == (3,)
     with pytest.raises(InputError, match="at least 4"):
         KernelIV().fit([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0])
+
+
+def test_kernel_iv_does_not_mind_a_constant_column_but_wants_an_instrument_that_varies() -> None:
+    design = iv_designs.one_dimensional("sin", 200, 2)
+    padded = np.concatenate([design.x, np.ones((200, 1))], axis=1)
+    plain, with_ones = (KernelIV().fit(each, design.y, design.z).primal for each in (design.x, padded))
+    assert np.allclose(with_ones(padded), plain(design.x), atol=1e-4)
+    with pytest.raises(InputError, match=r"z is \[1.0\] in every row"):
+        KernelIV().fit(design.x, design.y, np.ones(200))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "first"])
+def test_a_seed_that_is_none_is_named(seed: object) -> None:
+    with pytest.raises(InputError, match="seed must be a whole number of at least 0"):
+        KernelIV(seed=seed)

@@ -30,7 +30,9 @@ class Bench(ModuleType):
         with progress(trials, "a trial") as tracker:
             tracker.advance(to=trials)
         line = {"bench": "garnet", "case": "one", "unit": "error", "value": 0.2, "target": 2.0, "ours": 0.0987}
-        return [{**line, "peer": "LSTD", "ratio": 2.5}, {**line, "peer": "BRM", "ratio": 1.5}]
+        line["rmse of ours"] = 0.374
+        lstd, brm = {"ratio": 2.5, "rmse": 0.363}, {"ratio": 1.5, "rmse": 0.51}
+        return [{**line, "peer": "LSTD", **lstd}, {**line, "peer": "BRM", **brm}]
 
 
 @pytest.fixture
@@ -57,8 +59,18 @@ def test_the_table_says_what_holds(fake: Bench, capsys: pytest.CaptureFixture[st
     assert "yes" in rows["LSTD"]
     assert "no" in rows["BRM"]
     assert "0.0987" in shown
-    assert "1 of 2 comparisons hold" in shown
+    assert "1 of 2 comparisons hold: the ratio of the rival's error to ours" in " ".join(shown.split())
     assert fake.calls == [{"trials": 2, "seed": 0, "quick": True}]
+
+
+def test_the_table_shows_the_error_that_is_not_compared(fake: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "garnet"]) == 0
+    shown = capsys.readouterr().out
+    assert "RMSE is shown beside it, not compared" in " ".join(shown.split())
+    rows = {line.split()[1]: line for line in shown.splitlines() if "0." in line and "│" in line}
+    assert "0.374" in rows["(ours)"]
+    assert "0.363" in rows["LSTD"]
+    assert "0.51" in rows["BRM"]
 
 
 def test_help_names_the_benchmarks_without_heavy_imports() -> None:

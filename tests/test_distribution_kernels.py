@@ -191,6 +191,13 @@ class Averaged:
         return means(self.new) @ np.linalg.solve(normal, design.T @ self.y / 25)
 
 
+@pytest.mark.parametrize("array", [np.ones, jax.numpy.ones])
+def test_no_points_have_an_empty_matrix(array) -> None:
+    kernel = HaarIntegral(Gaussian(1.0), turns(4))
+    assert kernel.gram(array((0, 2)), array((3, 2))).shape == (0, 3)
+    assert kernel.gram(array((3, 2)), array((0, 2))).shape == (3, 0)
+
+
 def test_ridge_with_the_haar_integral_solves_the_averaged_problem() -> None:
     case = Averaged()
     kernel = HaarIntegral(case.kernel, turns(4))

@@ -13,6 +13,8 @@ from dualembed.embeddings import ConditionalEmbedding, JointEmbedding, MeanEmbed
 from dualembed.kernels import Categorical, Gaussian, Polynomial
 
 RNG = np.random.default_rng(0)
+TWO = MeanEmbedding(Gaussian(1.0), [1.0, 2.0])
+PAIR = JointEmbedding(Gaussian(1.0), Gaussian(1.0), [1.0], [1.0])
 
 
 def normal(mean: float, deviation: float, kernel: kernels.Kernel) -> MeanEmbedding:
@@ -88,6 +90,22 @@ def linear_gaussian(rows: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """z = 0.8 x + 0.5 noise with x standard normal."""
     x, noise = np.random.default_rng(seed).normal(size=(2, rows))
     return x, 0.8 * x + 0.5 * noise
+
+
+def test_a_column_of_values_is_as_good_as_a_vector_where_one_number_is_meant() -> None:
+    x, z = linear_gaussian(30)
+    joint, marginal = JointEmbedding(Gaussian(1.0), Gaussian(0.5), x, z), MeanEmbedding(Gaussian(1.0), x)
+    conditional = ConditionalEmbedding.fit(Gaussian(0.7), x, z, 0.01)
+
+    def column(points: np.ndarray) -> np.ndarray:
+        return points
+
+    def vector(points: np.ndarray) -> np.ndarray:
+        return points[:, 0]
+
+    for found in (joint.expectation, joint.covariance, lambda f, g: conditional.joint_expectation(f, g, marginal)):
+        np.testing.assert_allclose(found(column, column), found(vector, vector), rtol=1e-14)
+    np.testing.assert_array_equal(conditional.regression(column)([0.3]), conditional.regression(vector)([0.3]))
 
 
 def test_conditional_weights_are_the_formula() -> None:
@@ -229,6 +247,23 @@ def test_many_rows_are_sent_to_features() -> None:
             lambda: MeanEmbedding(Gaussian(1.0), [1.0]).unbiased_squared_distance(normal(0, 1, Gaussian(1.0))),
             "2 points",
         ),
+        (lambda: TWO.unbiased_squared_distance(MeanEmbedding(Gaussian(1.0), [1.0, 2.0], [1.0, 0.0])), "2 points"),
+        (lambda: TWO.distance(MeanEmbedding(Gaussian(2.0), [1.0, 2.0])), "embeddings of one kernel"),
+        (lambda: TWO.distance(MeanEmbedding(Categorical(), [1.0, 2.0])), "embeddings of one kernel"),
+        (lambda: TWO.distance([1.0, 2.0]), "compared with must be a MeanEmbedding"),
+        (lambda: PAIR.inner(JointEmbedding(Gaussian(1.0), Gaussian(2.0), [1.0], [1.0])), "embeddings of one kernel"),
+        (lambda: PAIR.inner(TWO), "compared with must be a JointEmbedding"),
+        (lambda: PAIR.expectation([[1.0, 2.0]], [1.0]), "f must have one number at each point, but has 2"),
+        (lambda: PAIR.covariance([1.0], [[1.0, 2.0]]), "g must have one number at each point, but has 2"),
+        (
+            lambda: ConditionalEmbedding.fit(Gaussian(1.0), [1.0, 2.0], [1.0, 2.0], 0.1).regression(np.ones((2, 2))),
+            "g must have one number",
+        ),
+        (
+            lambda: ConditionalEmbedding.fit(Gaussian(1.0), [1.0, 2.0], [1.0, 2.0], [0.1, 1.0]),
+            r"penalty must be one number.*\(2,\)$",
+        ),
+        (lambda: ConditionalEmbedding.fit(Gaussian(1.0), [1.0, 2.0], [1.0, 2.0], seed=-1), "seed must be a whole"),
         (lambda: MeanEmbedding(Gaussian(1.0), [1.0, 2.0]).expectation([1.0]), "one value for each of 2 points"),
         (lambda: JointEmbedding(Gaussian(1.0), Gaussian(1.0), [1.0], [1.0, 2.0]), "equally many rows"),
         (lambda: ConditionalEmbedding.fit(Gaussian(1.0), [1.0], [1.0, 2.0]), "equally many rows"),

@@ -14,6 +14,7 @@ import pytest
 
 import dualembed as de
 from dualembed import policies, trajectories
+from dualembed.control import ConvexityWarning, QLearning
 from dualembed.problems import ActionValue, LambdaReturn, PolicyEvaluation
 from dualembed.solvers import ClosedForm, EmbeddingSGD, SparseForm
 from dualembed.sources import Dataset
@@ -213,3 +214,19 @@ def test_a_terminated_transition_has_no_bootstrap_and_a_truncated_one_has() -> N
 
     assert values(ended) == pytest.approx([0.5, 1.0])
     assert values(cut) == pytest.approx([2 / 3, 4 / 3])
+
+
+def test_q_learning_without_a_choice_of_next_actions_is_refused_as_sarsa() -> None:
+    columns = {"state": [0.0, 1.0], "action": [0, 1], "reward": [0.0, 1.0], "next_state": [1.0, 0.0]}
+    saddle = de.Saddle(ActionValue(Dataset(**columns, next_action=[1, 0]), 0.5), Table(), Table())
+    with pytest.warns(ConvexityWarning), pytest.raises(de.InputError, match=r"would make it SARSA; policies\.expected"):
+        de.solve(0, saddle, QLearning(10))
+
+
+@pytest.mark.parametrize("steps", [10, 80])
+def test_a_table_that_would_miss_states_of_a_short_run_is_refused(steps: int) -> None:
+    """20,000 rows, 5,000 states: the run's 500 or 4,000 rows are others than those shown before it."""
+    state = np.arange(20_000.0) % 5000
+    problem = PolicyEvaluation(Dataset(state=state, reward=state, next_state=np.roll(state, 1)), 0.5)
+    with pytest.raises(de.InputError, match=r"which may be some of many; give them: Table\(points\)"):
+        de.solve(0, de.Saddle(problem, Table(), Table()), EmbeddingSGD(steps, 50))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import baselines, solvers
+from dualembed import baselines, schedules, solvers
 from dualembed.experiments.garnet import Garnet, cuts, garnet, normalised
+from dualembed.experiments.garnet_sweep import TUNING_SEED, WEIGHINGS, Contender, iterates
 
 SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
 
@@ -114,11 +115,16 @@ def test_cuts_are_pieces_of_one_uniform_on_the_simplex() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [({"branching": 101}, "branching must not be above"), ({"states": 0}, "states must be")]
+    ("options", "words"),
+    [
+        ({"branching": 101}, "branching must not be above"),
+        ({"states": 0}, "states must be"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
 )
 def test_what_is_no_garnet_is_named(options: dict[str, int], words: str) -> None:
     with pytest.raises(de.InputError, match=words):
-        garnet(0, **options)
+        garnet(**{"seed": 0, **options})
 
 
 def test_normalised_weights_have_mean_one_in_every_state_and_keep_their_proportions() -> None:
@@ -130,3 +136,31 @@ def test_normalised_weights_have_mean_one_in_every_state_and_keep_their_proporti
             np.testing.assert_allclose(table[name][here].mean(), 1, rtol=1e-12)
             assert np.ptp(table[name][here] / data.table[name][here]) < 1e-12
     np.testing.assert_array_equal(table["next_state"], data.table["next_state"])
+
+
+def test_weights_without_a_second_sample_are_normalised_too() -> None:
+    table = SMALL.sample(50, 6).table
+    single = {name: column for name, column in table.items() if not name.startswith("second_")}
+    np.testing.assert_array_equal(
+        normalised(de.sources.Dataset(**single)).table["weight"],
+        normalised(de.sources.Dataset(**table)).table["weight"],
+    )
+
+
+@pytest.mark.parametrize("weights", list(WEIGHINGS))
+def test_runs_made_at_once_are_the_runs_one_by_one(weights: str) -> None:
+    data = SMALL.sample(100, 7)
+    runs = [
+        Contender(make(40, 4, schedule, schedule), weights=weights)
+        for make in (baselines.DoubleSampling, baselines.GTD2)
+        for schedule in (schedules.Constant(0.01), schedules.Constant(0.2), schedules.OffsetSqrt(0.3, 10.0))
+    ]
+    together = iterates(SMALL, runs, data, seed=0)
+    for run, found in zip(runs, together, strict=True):
+        np.testing.assert_allclose(found, run.iterates(SMALL, data, 0), rtol=1e-4, atol=1e-6)
+    assert np.max(np.abs(together[0] - together[1])) > 0.1
+
+
+def test_no_trial_can_have_a_seed_that_settings_were_chosen_on() -> None:
+    assert TUNING_SEED > 2**31 + 10**9  # the command line takes seeds below 2**31
+    assert TUNING_SEED + 10 < 2**32  # JAX's are below this

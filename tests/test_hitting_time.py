@@ -429,6 +429,10 @@ def test_targets_that_do_not_fit_the_states_are_refused() -> None:
         problems.arrivals([0.0, 1.0], lambda states: states > 0)
     with pytest.raises(InputError, match=r"target states must have 1 coordinate\(s\), but have 2"):
         problems.arrivals([0.0, 1.0], [[0.0, 1.0]])
+    with pytest.raises(InputError, match="target must be numbers, not <U4"):
+        problems.arrivals([0.0, 1.0], "goal")
+    with pytest.raises(InputError, match="what the target says must be 0 or 1, not nan"):
+        problems.arrivals([0.0, 1.0], lambda states: states[:, 0] * np.nan)
     with pytest.raises(InputError, match="need equally many coordinates"):
         problems.pairs([0.0, 1.0], [1.0, 0.0], [[0.0, 1.0]])
 
@@ -449,6 +453,15 @@ def test_where_the_target_is_out_of_reach_the_sparse_form_refuses_and_the_witnes
     assert np.max(np.abs(np.asarray(result.dual(np.arange(STATES))))) > 0.1
     fine = de.solve(0, de.Saddle(hitting(*transitions(counts(0)), [3]), TABLE, TABLE), EXACT["closed form"])
     assert np.max(np.abs(np.asarray(fine.dual(np.arange(STATES))))) < 1e-6
+
+
+def test_a_state_that_is_never_left_is_refused_unless_a_penalty_decides() -> None:
+    """h(2) = 1 + h(2): the weights cancel, and least squares alone would drop the equation and say 0."""
+    data = sources.Dataset(state=[0, 1, 2], next_state=[1, 9, 2], arrived=[0, 1, 0])
+    with pytest.raises(InputError, match="no function fulfils the equations of 1 of the 3 contexts"):
+        solved(problems.HittingTime(data), np.arange(3))
+    saddle = de.Saddle(problems.HittingTime(data), TABLE, TABLE, primal_penalty=1e-9)
+    np.testing.assert_allclose(de.solve(0, saddle, solvers.SparseForm()).primal([0, 1]), [2, 1], rtol=1e-5)
 
 
 def test_with_penalties_the_sparse_form_is_the_closed_form() -> None:

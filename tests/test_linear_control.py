@@ -95,6 +95,20 @@ def test_a_chain_of_period_two_has_its_positive_eigenvalue() -> None:
     assert found.average_cost == pytest.approx(0.4, abs=1e-8)
 
 
+def test_a_reference_keeps_all_its_digits_and_one_outside_the_data_is_refused() -> None:
+    """0.2 in float32 equals no state, nor does 0.3 equal 3 * 0.1: z is 1 there then, and 0 at every state."""
+    passive, state, following, rng = chain(0)
+    cost = rng.uniform(-0.5, 1, STATES)
+    data = sources.Dataset(state=0.1 * state, next_state=0.1 * following, cost=cost[state])
+    found = average_cost(0, de.Saddle(problems.AverageCost(data, 1.0, 0.2), TABLE, TABLE))
+    wanted = perron(passive, cost, reference=2)[1]
+    np.testing.assert_allclose(found.result.primal(0.1 * np.arange(STATES)), wanted, rtol=1e-5)
+    with pytest.raises(
+        InputError, match=r"at the reference \[0\.3\], where it should be 1, and at most \S+ where the data"
+    ):
+        average_cost(0, de.Saddle(problems.AverageCost(data, 1.0, 0.3), TABLE, TABLE))
+
+
 # A grid world: wander to one of the free neighbours or stay, at a cost a step, until the goal.
 
 GRID = [
@@ -192,6 +206,46 @@ def test_sparse_probabilities_are_controlled_as_dense_ones(maze: Maze) -> None:
     np.testing.assert_allclose(thin.toarray(), controlled_probabilities(maze.passive, desirability), rtol=1e-12)
 
 
+# A corridor with its end at 0: a step either way and a cost that makes the far end's z as small as e^(-267).
+
+FAR, STEP_COST = 300, 0.5
+
+
+def corridor() -> de.Result:
+    inner = np.repeat(np.arange(1.0, FAR + 1), 2)
+    following = np.minimum(inner + np.tile([-1.0, 1.0], FAR), FAR)
+    ends = following == 0
+    columns = {"state": inner, "next_state": following, "cost": np.full(2 * FAR, STEP_COST)}
+    data = sources.Dataset(**columns, terminal=ends, terminal_cost=np.zeros(2 * FAR))
+    return de.solve(0, de.Saddle(problems.FirstExit(data), TABLE, TABLE), EXACT["sparse form"])
+
+
+def either_way(key: jax.Array, states: np.ndarray) -> np.ndarray:
+    return np.minimum(states + np.where(np.asarray(jax.random.bernoulli(key, shape=states.shape)), 1.0, -1.0), FAR)
+
+
+def test_a_controlled_process_moves_where_the_cost_to_go_is_large_and_enters_its_end() -> None:
+    """p*(left | s) = z(s-1) / (z(s-1) + z(s+1)), the same e^v / (e^v + e^-v) far from either wall; at 1 it ends."""
+    ratio = np.exp(np.arccosh(np.exp(STEP_COST)))  # z(s-1)/z(s): e^(q) = (ratio + 1/ratio) / 2
+    left = ratio**2 / (1 + ratio**2)
+    z = corridor().primal
+    controlled = controlled_sampler(z, either_way, terminal=lambda s: np.where(s[:, 0] == 0, 1.0, np.nan))
+    starts = np.array([[250.0], [150.0], [1.0]])
+    drawn = np.asarray(controlled(0, np.repeat(starts, 500))).reshape(3, 500)
+    np.testing.assert_allclose(np.mean(drawn == starts - 1, axis=1), left, atol=0.04)  # three standard errors
+    never = controlled_sampler(z, either_way)
+    assert not np.any(np.asarray(never(0, np.repeat(starts, 500))) == 0)
+
+
+def test_a_controlled_process_with_nowhere_to_go_says_so() -> None:
+    with pytest.raises(InputError, match="drawn for row 1 none has a desirability above 0"):
+        controlled_sampler(lambda s: 2 - s[:, 0], lambda key, s: s)(0, [1.0, 3.0])
+    moved = jax.jit(controlled_sampler(lambda s: 2 - s[:, 0], lambda key, s: s))(
+        jax.random.key(0), jnp.asarray([1.0, 3.0])
+    )
+    np.testing.assert_array_equal(moved, [[1.0], [np.nan]])
+
+
 # A linear process with quadratic costs: s' ~ N(a s, σ²), q = c s²/2, for which z = exp(-p s²/2).
 
 PULL, VARIANCE, WEIGHT = 0.9, 0.19, 0.3
@@ -256,6 +310,8 @@ ROWS = {
         ({"cost": None}, "first-exit control needs the columns .*; cost missing from"),
         ({"terminal": [0.0, 0.5]}, "terminal must be 0 or 1, not 0.5; mark with 1 where s' is terminal"),
         ({"cost": [[0.1], [0.1]]}, r"cost must have shape \(2,\), but has \(2, 1\)"),
+        ({"cost": [-1000.0, 0.1]}, r"cost must not be below -89, not -1000, since e\^\(-cost\) overflows"),
+        ({"terminal_cost": [0.0, -1000.0]}, "terminal_cost must not be below -89, not -1000"),
     ],
 )
 def test_first_exit_refuses_columns_that_will_not_do_in_one_sentence(columns: dict, sentence: str) -> None:
@@ -270,6 +326,12 @@ def test_average_cost_refuses_what_will_not_do_in_one_sentence() -> None:
         problems.AverageCost(data, 0.0, 0.0)
     with pytest.raises(InputError, match=r"reference must be one state of shape \(1,\), but has shape \(2,\)"):
         problems.AverageCost(data, 1.0, [0.0, 1.0])
+    with pytest.raises(InputError, match="reference must hold numbers"):
+        problems.AverageCost(data, 1.0, "a")
+    with pytest.raises(InputError, match="reference has 1 NaN"):
+        problems.AverageCost(data, 1.0, np.nan)
+    with pytest.raises(InputError, match="saddle must be a Saddle, not 3"):
+        average_cost(0, 3)  # type: ignore[arg-type]
     saddle = de.Saddle(problems.FirstExit(sources.Dataset(**ROWS)), TABLE, TABLE)
     with pytest.raises(InputError, match=r"needs a problems\.AverageCost; for a process that ends use FirstExit"):
         average_cost(0, saddle)
@@ -285,3 +347,10 @@ def test_controls_that_have_nowhere_to_go_are_refused() -> None:
         controlled_probabilities(np.eye(2), [0.0, 1.0])
     with pytest.raises(InputError, match="draws must be a whole number of at least 1, not 0"):
         controlled_sampler(lambda s: s[:, 0], lambda key, s: s, draws=0)
+    with pytest.raises(InputError, match=r"passive must have shape \(states, next states\), but has \(2,\)"):
+        controlled_probabilities([0.5, 0.5], [1.0, 1.0])
+    for wrong in (-0.5, np.nan):
+        with pytest.raises(InputError, match="passive must hold probabilities"):
+            controlled_probabilities([[1.0, wrong]], [1.0, 1.0])
+    with pytest.raises(InputError, match=r"passive must give next states of shape \(2, 1\), not \(2,\)"):
+        controlled_sampler(lambda s: s[:, 0], lambda key, s: s[:, 0])(0, [1.0, 2.0])

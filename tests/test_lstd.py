@@ -125,3 +125,8 @@ def test_what_it_cannot_solve_is_named(make, words: str) -> None:
 def test_a_bad_ridge_is_named(ridge: object) -> None:
     with pytest.raises(de.InputError, match="ridge must"):
         baselines.LSTD(ridge=ridge)
+
+
+def test_several_ridges_are_refused_without_advice_that_cannot_be_followed() -> None:
+    with pytest.raises(de.InputError, match=r"ridge must be one number, but its shape is \(2,\)$"):
+        baselines.LSTD(ridge=[1.0, 2.0])

@@ -68,6 +68,35 @@ def test_nothing_follows_a_terminated_transition(rival) -> None:
     assert np.max(np.abs(exact - np.linalg.solve(np.eye(STATES) - 0.8 * CHAIN, REWARDS))) > 0.5
 
 
+@pytest.mark.parametrize("rival", [kernel_rival, feature_rival])
+def test_what_follows_a_transition_of_several_steps_is_discounted_as_often(rival) -> None:
+    """One leap of three steps from state 0 to state 1, which pays 1 and stays: V = (0.5³ · 2, 2)."""
+    leap = sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1], steps=[3, 1])
+    result = rival(steps=400, batch=2, step=schedules.Constant(1.0)).fit(0, problems.PolicyEvaluation(leap, 0.5))
+    np.testing.assert_allclose(result.last.primal([0, 1]), [0.25, 2.0], atol=1e-3)
+    np.testing.assert_allclose(result.last.dual([0, 1]), 0.0, atol=1e-3)
+
+
+def test_the_values_kept_up_do_not_drift_from_the_weights_over_many_steps() -> None:
+    """Constant steps on full batches settle at the exact value, and stay there."""
+    problem = problems.PolicyEvaluation(sources.Dataset(**chain()), 0.8)
+    result = kernel_rival(steps=20_000, batch=32, step=schedules.Constant(2.0)).fit(0, problem)
+    exact = np.linalg.solve(np.eye(STATES) - 0.8 * CHAIN, REWARDS)
+    np.testing.assert_allclose(result.last.primal(np.arange(STATES)), exact, atol=2e-5)
+
+
+def test_the_key_reaches_the_random_features_of_the_embedding() -> None:
+    data, queries = wandering()
+    transitions = Transitions.of(problems.PolicyEvaluation(sources.Dataset(**data), 0.9))
+    few = spaces.Fourier(Gaussian(0.7), size=10)
+    rival = MDPRandomFeatureEmbedding(few, few, 1e-2)
+    one, other, again = (
+        rival.embed(jax.random.key(seed), transitions, transitions)[0].weights(queries) for seed in (0, 1, 0)
+    )
+    assert np.max(np.abs(one - other)) > 0.01
+    np.testing.assert_array_equal(one, again)
+
+
 def two_actions() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """Transitions of a policy that takes either action half the time, ρ of one that goes right three times of four.
 
@@ -194,10 +223,11 @@ def test_a_probe_sees_the_way_there() -> None:
     def error(value, residual) -> float:
         return float(np.max(np.abs(np.asarray(value(np.arange(STATES))) - exact)))
 
-    trace = kernel_rival().fit(0, problem, de.solvers.Probe(error, at=(20, 100))).trace
-    assert trace.steps.tolist() == [20, 100, 600]
-    assert trace.samples.tolist() == [320, 1600, 9600]
-    assert trace.last[0] > 2 * trace.last[1] > 20 * trace.last[2]
+    trace = kernel_rival().fit(0, problem, de.solvers.Probe(error, at=(0, 20, 100))).trace
+    assert trace.steps.tolist() == [0, 20, 100, 600]
+    assert trace.samples.tolist() == [0, 320, 1600, 9600]
+    assert trace.last[0] == pytest.approx(np.max(np.abs(exact)))  # of V = 0
+    assert trace.last[1] > 2 * trace.last[2] > 20 * trace.last[3]
 
 
 def test_a_penalty_left_out_is_chosen_from_the_data() -> None:
@@ -230,6 +260,7 @@ def test_a_new_number_compiles_nothing_new() -> None:
     [
         (lambda: MDPKernelEmbedding(TABLE, "rbf"), "embedding_kernel must be a Kernel"),
         (lambda: MDPKernelEmbedding(TABLE, TABLE, 0.0), "penalty must be positive"),
+        (lambda: MDPKernelEmbedding(TABLE, TABLE, [1e-3, 1e-2]), r"penalty must be one number.*\(2,\)$"),
         (lambda: MDPKernelEmbedding(TABLE, TABLE, steps=0), "steps must be a whole number"),
         (lambda: MDPKernelEmbedding(TABLE, TABLE, cap=1), "cap must be a whole number of at least 2"),
         (lambda: MDPRandomFeatureEmbedding(TABLE, TABLE), "space must be a LinearSpace"),

@@ -52,9 +52,16 @@ def test_weights_are_clipped_and_then_normalised() -> None:
         ({"behaviour": [0.5, 0.5, 0.0, 0.5]}, "above 0 and at most 1, not 0.0 as in row 2"),
         ({"behaviour": [0.5, 0.5, np.nan, 0.5]}, "not nan as in row 2"),
         ({"behaviour": [0.5]}, "one probability a row"),
-        ({"actions": [0, 1, 2, 0]}, r"whole numbers from 0 to 1, not 2 \(row 2\)"),
+        ({"actions": [0, 1, 2, 0]}, "whole numbers from 0 to 1, not 2 as in row 2"),
         ({"actions": [0, 1, 0.5, 0]}, "whole numbers from 0 to 1, not 0.5"),
         ({"actions": [0, 1]}, r"actions must have shape \(4,\)"),
+        ({"actions": [0, 1, np.nan, 0]}, "whole numbers from 0 to 1, not nan as in row 2"),
+        ({"actions": list("abba")}, "actions must be numbers, not <U1"),
+        ({"states": list("abba")}, "states must be numbers, not <U1"),
+        ({"states": [0.0, np.nan, 0.0, 0.0]}, "states must be finite, but row 1 is nan"),
+        ({"behaviour": list("abba")}, "behaviour must be numbers, not <U1"),
+        ({"target": lambda s: [[1.0], [0.5, 0.5], [1.0], [1.0]]}, "what the target policy gives could not be read"),
+        ({"target": None}, "the target policy must be a function from states .* not None"),
         ({"clip": -1.0}, "clip must be positive"),
         ({"target": left, "actions": [1, 1, 1, 1]}, "never takes a logged action"),
     ],
@@ -75,6 +82,22 @@ def test_next_probabilities_that_miss_one_are_refused() -> None:
 def test_several_next_actions_need_probabilities() -> None:
     data = Dataset(state=[0.0], action=[0.0], reward=[0.0], next_state=[0.0], next_action=[[0.0, 1.0]])
     with pytest.raises(de.InputError, match="need their probabilities"):
+        ActionValue(data, 0.9)
+
+
+def test_sampled_actions_take_a_seed_and_refuse_what_is_no_policy() -> None:
+    drawn = policies.sampled_actions(0, lambda key, s: s + jax.random.normal(key, s.shape), STATES, draws=3)
+    assert drawn["next_action"].shape == (4, 3, 1)
+    with pytest.raises(de.InputError, match="must be a function from a key and states"):
+        policies.sampled_actions(0, None, STATES)  # type: ignore[arg-type]
+    with pytest.raises(de.InputError, match="must give finite actions"):
+        policies.sampled_actions(0, lambda key, s: s + np.nan, STATES)
+
+
+def test_continuous_next_actions_without_an_axis_for_draws_are_refused_with_the_way_out() -> None:
+    two = [[0.0, 1.0]]
+    data = Dataset(state=[0.0], action=two, reward=[0.0], next_state=[0.0], next_action=two)
+    with pytest.raises(de.InputError, match=r"\(rows, draws, 2\) .*next_action\[:, None, :\]\), but has \(1, 2\)"):
         ActionValue(data, 0.9)
 
 

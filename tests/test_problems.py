@@ -121,6 +121,11 @@ def test_the_saddles_minimiser_is_the_true_value(ending: bool, off_policy: bool)
         (0.5, {"terminated": [0, 2, 0]}, "terminated must be 0 or 1, not 2"),
         (0.5, {"weight": [1.0, -0.5, 1.0]}, "weight must not be negative, not -0.5"),
         (0.5, {"weight": [[1.0], [1.0], [1.0]]}, "weight must have shape"),
+        ([0.5, 0.6, 0.7], {}, "discount must be one number"),
+        (0.5, {"weight": [0.0, 0.0, 0.0]}, "weight is 0 in every row"),
+        (0.5, {"done": [0, 0, 1]}, "column done is not read here: rename it to terminated"),
+        (0.5, {"terminals": [0, 0, 1]}, "column terminals is not read here: rename it to terminated"),
+        (0.5, {"rho": [1.0, 2.0, 1.0]}, "column rho is not read here: rename it to weight"),
     ],
 )
 def test_bad_transitions_are_refused_at_the_entrance(discount: Any, extra: dict[str, Any], message: str) -> None:
@@ -130,6 +135,17 @@ def test_bad_transitions_are_refused_at_the_entrance(discount: Any, extra: dict[
 
 def test_a_discount_of_one_will_do_where_episodes_end() -> None:
     assert evaluation(1.0, terminated=[0, 0, 1]).weights[2, 1] == 0
+
+
+def test_a_column_of_another_name_is_fine_beside_the_right_one() -> None:
+    assert evaluation(terminated=[0, 1, 0], done=[0, 1, 1]).weights[1, 1] == 0
+
+
+@pytest.mark.parametrize("name", ["done", "weights", "steps"])
+def test_action_values_refuse_columns_that_they_would_not_read(name: str) -> None:
+    source = transitions(action=[0, 1, 0], next_action=[1, 0, 0], **{name: [1, 1, 1]})
+    with pytest.raises(de.InputError, match=f"column {name}"):
+        problems.ActionValue(source, 0.5)
 
 
 def test_missing_columns_and_unlike_states_are_named() -> None:

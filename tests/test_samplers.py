@@ -131,6 +131,13 @@ def test_draws_differ_by_row_and_are_the_same_for_a_key_and_in_any_tiles(monkeyp
     np.testing.assert_array_equal(z, samplers.draws(KEY, lambda key, x: x + jax.random.normal(key, x.shape), xs, 3))
 
 
+def test_a_whole_number_is_a_key() -> None:
+    noise, xs = samplers.AdditiveNoise(1.0), np.zeros((7, 2))
+    np.testing.assert_array_equal(samplers.draws(0, noise, xs, 3), samplers.draws(KEY, noise, xs, 3))
+    np.testing.assert_array_equal(samplers.Orbit(0, noise, 3)(xs), samplers.Orbit(KEY, noise, 3)(xs))
+    np.testing.assert_array_equal(kernels.rotations(0, 3, 2), kernels.rotations(KEY, 3, 2))
+
+
 def test_a_function_of_the_users_own_is_a_sampler_and_numbers_are_inputs_of_one_coordinate() -> None:
     z = samplers.draws(KEY, lambda key, x: jnp.concatenate([x, jax.random.uniform(key, (1,))]), [1.0, 2.0], 4)
     assert z.shape == (2, 4, 2)
@@ -191,6 +198,7 @@ def test_fresh_draws_at_every_visit_learn_what_one_draw_for_each_row_cannot() ->
         (lambda: samplers.Group(np.eye(2)), r"shape \(elements, d, d\)"),
         (lambda: samplers.draws(KEY, samplers.Group(np.eye(2)[None]), np.zeros((1, 3))), "must have 2 numbers"),
         (lambda: samplers.draws(KEY, samplers.Rotation3D(), np.zeros((1, 4))), "cannot have 4 numbers"),
+        (lambda: samplers.draws(-1, samplers.Rotation2D(), np.zeros((1, 4))), "key must be a whole number"),
         (lambda: samplers.draws(KEY, "noise", np.zeros((1, 4))), "a function of a key and an input"),
         (lambda: samplers.draws(KEY, lambda key, x: x[None], np.zeros((1, 4))), r"gave shape \(1, 4\)"),
         (lambda: samplers.draws(KEY, lambda key, x: x @ jnp.eye(3), np.zeros((1, 4))), "the sampler failed"),

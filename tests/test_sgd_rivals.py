@@ -250,6 +250,33 @@ def without(prefix: str) -> dict[str, np.ndarray]:
             baselines.DoubleSampling(5),
             "second_nxt_state has no nxt_state",
         ),
+        (lambda: saddle(without("second_weight")), baselines.DoubleSampling(5), "needs a column second_weight"),
+        (lambda: saddle(without("second_next")), baselines.DoubleSampling(5), "needs a column second_next_state"),
+        (
+            lambda: saddle({**PAIRS, "terminated": 0 * PAIRS["state"], "second_terminated": 5 + 0 * PAIRS["state"]}),
+            baselines.DoubleSampling(5),
+            "second_... do not fit: terminated must be 0 or 1, not 5",
+        ),
+        (
+            lambda: saddle({**PAIRS, "second_next_state": PAIRS["state"][:, None]}),
+            baselines.DoubleSampling(5),
+            "second_... do not fit: state and next_state must have the same shape",
+        ),
+        (
+            lambda: de.Saddle(problems.Invariance(sources.Dataset(**draws(1))), LINE, LINE),
+            baselines.SCGD(5),
+            "SCGD tracks one mean.*varies from -",
+        ),
+        (
+            lambda: de.Saddle(saddle().problem, spaces.Network(), LINE),
+            baselines.TDC(5),
+            "TDC gives both players the features of a linear space, which Network is not",
+        ),
+        (
+            lambda: de.Saddle(saddle().problem, spaces.Network(), LINE),
+            baselines.GTD2(5),
+            "GTD2 gives both players the features",
+        ),
         (
             lambda: de.Saddle(problems.PolicyEvaluation(sources.Dataset(**PAIRS), 0.9, losses.Huber(1.0)), LINE, LINE),
             baselines.DoubleSampling(5),

@@ -49,3 +49,9 @@ def test_logistic_loss_finds_the_log_odds() -> None:
     share = float(np.mean(LABELS.table["y"] > 0))
     mean = float(result.primal([1.0])[0]) * float(LABELS.table["z"].mean())
     assert mean == pytest.approx(np.log(share / (1 - share)), rel=0.03)
+
+
+def test_compositional_sgd_takes_the_target_for_a_context_of_the_logistic_loss() -> None:
+    """The dual of a logistic loss depends on y, so that y is the context; the mean it tracks does not depend on it."""
+    saddle = de.Saddle(Unconditional(LABELS, de.losses.Logistic()), Basis(line), Basis(constant))
+    assert de.solve(0, saddle, SCGD(20, 20)).finite

@@ -123,6 +123,15 @@ def points(name: str, value: Any, dimension: int) -> jax.Array:
     return given
 
 
+def as_key(key: jax.Array | int) -> jax.Array:
+    """A JAX key, made from a seed where a whole number is given."""
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
+        return jax.random.key(int(key))
+    if isinstance(key, jax.Array) and (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
+        return key
+    raise InputError(f"key must be a JAX random key or a whole number from 0 to 2**32 - 1, not {key!r}")
+
+
 def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str = "") -> None:
     """Raise unless value is an instance of kind."""
     if not isinstance(value, kind):

@@ -20,6 +20,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dualembed import checks
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
+from dualembed.kernels.arrays import check_single
 from dualembed.solvers.statistics import features_at, on_host
 from dualembed.spaces.base import FeatureMap, Function, Layout
 from dualembed.spaces.linear import LinearFunction, LinearSpace
@@ -64,7 +65,9 @@ class MeanEmbedding(eqx.Module):
         return float(mean) if mean.ndim == 0 else mean
 
     def inner(self, other: MeanEmbedding) -> float:
-        """⟨μ, μ'⟩ = wᵀ K w'."""
+        """⟨μ, μ'⟩ = wᵀ K w', both of one kernel."""
+        checks.instance("what an embedding is compared with", other, MeanEmbedding)
+        _check_same(self.kernel, other.kernel)
         return float(other(self.points) @ self.weights)
 
     def norm2(self) -> float:
@@ -73,18 +76,23 @@ class MeanEmbedding(eqx.Module):
 
     def distance(self, other: MeanEmbedding) -> float:
         """The maximum mean discrepancy |μ - μ'|, the largest E_P f - E_Q f over |f| <= 1 for the two samples."""
-        return max(self.norm2() + other.norm2() - 2 * self.inner(other), 0.0) ** 0.5
+        across = self.inner(other)
+        return max(self.norm2() + other.norm2() - 2 * across, 0.0) ** 0.5
 
     def unbiased_squared_distance(self, other: MeanEmbedding) -> float:
         """The squared discrepancy without the pairs of a point and itself, 0 on average for equal distributions."""
-        return self._apart() + other._apart() - 2 * self.inner(other)
+        across = self.inner(other)
+        return self._apart() + other._apart() - 2 * across
 
     def _apart(self) -> float:
         """Σ_{i≠j} w_i w_j k_ij / Σ_{i≠j} w_i w_j."""
-        if len(self.weights) < 2:
-            raise checks.InputError("an unbiased distance needs at least 2 points in each sample, not 1")
         own = self.weights**2
         pairs = float(np.sum(self.weights)) ** 2 - float(np.sum(own))
+        if np.count_nonzero(self.weights) < 2 or not abs(pairs) > 1e-12 * float(np.sum(own)):
+            raise checks.InputError(
+                "an unbiased distance needs at least 2 points in each sample whose weight is not 0, but one sample has "
+                f"the weights {self.weights[:5].tolist()}; use distance"
+            )
         return (self.norm2() - float(own @ self.kernel.diagonal(self.points))) / pairs
 
 
@@ -105,14 +113,18 @@ class JointEmbedding(eqx.Module):
 
     def expectation(self, f: Values, g: Values) -> float:
         """Σ_i w_i f(x_i) g(z_i) = ⟨f, C g⟩."""
-        return float(self.x.weights @ (_values("f", f, self.x.points) * _values("g", g, self.z.points)))
+        return float(self.x.weights @ (_numbers("f", f, self.x.points) * _numbers("g", g, self.z.points)))
 
     def covariance(self, f: Values, g: Values) -> float:
         """E[f(x) g(z)] - E[f(x)] E[g(z)] under the weights."""
-        return self.expectation(f, g) - self.x.expectation(f) * self.z.expectation(g)
+        values = _numbers("f", f, self.x.points), _numbers("g", g, self.z.points)
+        return self.expectation(*values) - self.x.expectation(values[0]) * self.z.expectation(values[1])
 
     def inner(self, other: JointEmbedding) -> float:
-        """⟨C, C'⟩ = Σ_ij w_i w'_j k(x_i, x'_j) l(z_i, z'_j)."""
+        """⟨C, C'⟩ = Σ_ij w_i w'_j k(x_i, x'_j) l(z_i, z'_j), both of one pair of kernels."""
+        checks.instance("what a joint embedding is compared with", other, JointEmbedding)
+        _check_same(self.x.kernel, other.x.kernel)
+        _check_same(self.z.kernel, other.z.kernel)
         total = 0.0
         for start in range(0, len(self.x.points), TILE):
             rows = slice(start, start + TILE)
@@ -166,6 +178,8 @@ class ConditionalEmbedding(eqx.Module):
         _check_equal(x=x, z=z)
         if penalty is not None:
             checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
+            check_single("penalty", penalty)
+        checks.count("seed", seed, at_least=0)
         scales = np.ones(len(x)) if weights is None else np.sqrt(_importance(weights, len(x)))
         choose = _Choice(z, scales, target_kernel, seed)
         if isinstance(on, LinearSpace):
@@ -183,7 +197,7 @@ class ConditionalEmbedding(eqx.Module):
 
     def regression(self, g: Values) -> Function:
         """x -> Σ_i β_i(x) g(z_i), for one g, as a function that can be differentiated and compiled."""
-        return self.smoother.function(_values("g", g, self.z))
+        return self.smoother.function(_numbers("g", g, self.z))
 
     def embedding(self, kernel: Kernel, x: Any) -> MeanEmbedding:
         """μ(x*) for one x* (dx,), in the RKHS of a kernel on z."""
@@ -195,8 +209,8 @@ class ConditionalEmbedding(eqx.Module):
 
     def joint_expectation(self, f: Values, g: Values, marginal: MeanEmbedding) -> float:
         """E[f(x) g(z)] where x ~ marginal, Σ_j w_j f(x_j) E[g | x_j]: the kernel chain rule."""
-        values = _values("f", f, marginal.points)
-        return float(marginal.weights @ (values * self.expectation(g, marginal.points)))
+        values = _numbers("f", f, marginal.points)
+        return float(marginal.weights @ (values * self.expectation(_numbers("g", g, self.z), marginal.points)))
 
 
 class Smoother(eqx.Module):
@@ -353,6 +367,12 @@ def _rows(name: str, value: Any) -> np.ndarray:
     return rows[:, None] if rows.ndim == 1 else rows
 
 
+def _check_same(one: Kernel, other: Kernel) -> None:
+    """Raise unless the two embeddings live in one RKHS: products between two have no meaning."""
+    if not eqx.tree_equal(one, other):
+        raise checks.InputError(f"embeddings of one kernel can be compared, not those of {one} and {other}")
+
+
 def _check_equal(**columns: np.ndarray) -> None:
     rows = {name: len(column) for name, column in columns.items()}
     if len(set(rows.values())) > 1:
@@ -385,3 +405,13 @@ def _values(name: str, f: Values, points: np.ndarray) -> np.ndarray:
     if len(values) != len(points):
         raise checks.InputError(f"{name} must have one value for each of {len(points)} points, but has {values.shape}")
     return values
+
+
+def _numbers(name: str, f: Values, points: np.ndarray) -> np.ndarray:
+    """f at the points, one number for each: (n,), or a column of them."""
+    values = _values(name, f, points)
+    if values.ndim == 2 and values.shape[1] > 1:
+        raise checks.InputError(
+            f"{name} must have one number at each point, but has {values.shape[1]}; give its coordinates one by one"
+        )
+    return values.reshape(len(points))

@@ -27,7 +27,8 @@ def probabilities(policy: Policy, states: Any, *, name: str = "the policy") -> n
     [[0.5, 0.5], [0.5, 0.5]]
     """
     states = state_rows(states)
-    found = np.asarray(policy(states), dtype=np.float64)
+    _check_callable(name, policy, "states (n, d) to probabilities (n, actions)")
+    found = numbers(f"what {name} gives", policy(states))
     if found.ndim != 2 or len(found) != len(states):
         raise checks.InputError(
             f"{name} must give probabilities of shape ({len(states)}, actions) for {len(states)} states, "
@@ -72,7 +73,7 @@ def importance_weights(
     if callable(behaviour):
         given = taken_probabilities(behaviour, states, actions, name="the behaviour policy")
     else:
-        given = np.asarray(behaviour, dtype=np.float64)
+        given = numbers("behaviour", behaviour)
         if given.shape != wanted.shape:
             raise checks.InputError(
                 f"behaviour must be a policy or one probability a row, {wanted.shape}, but has shape {given.shape}"
@@ -102,7 +103,7 @@ def effective_sample_size(weights: Any) -> float:
     >>> effective_sample_size([2.0, 0.0, 2.0, 0.0])
     2.0
     """
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = numbers("weights", weights)
     if not np.all(weights >= 0) or not weights.any():
         raise checks.InputError("weights must not be negative or NaN, and not all 0")
     return float(weights.sum() ** 2 / np.sum(weights**2))
@@ -114,43 +115,71 @@ def expected_actions(policy: Policy, next_states: Any) -> dict[str, np.ndarray]:
     >>> expected_actions(lambda s: np.tile([0.25, 0.75], (len(s), 1)), [0.0])
     {'next_action': array([[0., 1.]]), 'next_probability': array([[0.25, 0.75]])}
     """
-    found = probabilities(policy, next_states)
+    found = probabilities(policy, state_rows(next_states, name="next_states"))
     return {"next_action": np.tile(np.arange(found.shape[1], dtype=float), (len(found), 1)), "next_probability": found}
 
 
-def sampled_actions(key: jax.Array, policy: Sampler, next_states: Any, *, draws: int = 1) -> dict[str, np.ndarray]:
-    """The columns next_action (n, draws, a) and next_probability (n, draws) from draws of a continuous policy."""
+def sampled_actions(
+    key: jax.Array | int, policy: Sampler, next_states: Any, *, draws: int = 1
+) -> dict[str, np.ndarray]:
+    """The columns next_action (n, draws, a) and next_probability (n, draws) from draws of a continuous policy.
+
+    >>> columns = sampled_actions(0, lambda key, s: s + jax.random.normal(key, s.shape), [0.0, 1.0, 2.0], draws=4)
+    >>> columns["next_action"].shape, columns["next_probability"].shape
+    ((3, 4, 1), (3, 4))
+    """
     checks.count("draws", draws)
-    states = state_rows(next_states)
-    drawn = [_actions(policy(each, states), len(states)) for each in jax.random.split(key, draws)]
+    states = state_rows(next_states, name="next_states")
+    _check_callable("the policy", policy, "a key and states (n, d) to actions (n, a)")
+    drawn = [_actions(policy(each, states), len(states)) for each in jax.random.split(checks.as_key(key), draws)]
     return {"next_action": np.stack(drawn, axis=1), "next_probability": np.full((len(states), draws), 1.0 / draws)}
 
 
-def state_rows(states: Any) -> np.ndarray:
+def numbers(name: str, values: Any) -> np.ndarray:
+    """The values in float64, NaN included; without a look at JAX, for what is asked at every step of a game."""
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError):
+        raise checks.InputError(f"{name} could not be read as an array; give equal rows of numbers") from None
+    if given.dtype.kind not in "iufb":
+        raise checks.InputError(f"{name} must be numbers, not {given.dtype}; encode text or objects as numbers first")
+    return given.astype(np.float64)
+
+
+def state_rows(states: Any, *, name: str = "states") -> np.ndarray:
     """States as (n, d) in float64."""
-    rows = np.asarray(states, dtype=np.float64)
+    rows = numbers(name, states)
     if rows.ndim not in (1, 2) or not len(rows):
-        raise checks.InputError(f"states must have shape (rows,) or (rows, dimension), but have {rows.shape}")
+        raise checks.InputError(f"{name} must have shape (rows,) or (rows, dimension), but have {rows.shape}")
+    if not np.isfinite(rows).all():
+        row = int(np.argwhere(~np.isfinite(rows))[0][0])
+        raise checks.InputError(f"{name} must be finite, but row {row} is {rows[row].tolist()}; drop or fill such rows")
     return rows[:, None] if rows.ndim == 1 else rows
 
 
 def action_numbers(actions: Any, count: int, rows: int) -> np.ndarray:
     """Discrete actions (n,) as whole numbers below `count`."""
-    given = np.asarray(actions)
+    given = numbers("actions", actions)
     if given.shape != (rows,):
         raise checks.InputError(f"actions must have shape ({rows},), one number a row, but have {given.shape}")
-    numbers = given.astype(np.int64)
-    bad = (numbers != given) | (numbers < 0) | (numbers >= count)
+    bad = ~np.isin(given, np.arange(count))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise checks.InputError(
-            f"actions must be whole numbers from 0 to {count - 1}, not {given[row]} as in row {row}"
+            f"actions must be whole numbers from 0 to {count - 1}, not {given[row]:g} as in row {row}"
         )
-    return numbers
+    return given.astype(np.int64)
 
 
 def _actions(drawn: Any, rows: int) -> np.ndarray:
-    found = np.asarray(drawn, dtype=np.float64)
+    found = numbers("what the policy gives", drawn)
     if found.ndim not in (1, 2) or len(found) != rows:
         raise checks.InputError(f"a sampled policy must give one action a state, ({rows}, a), but gave {found.shape}")
+    if not np.isfinite(found).all():
+        raise checks.InputError("a sampled policy must give finite actions, but gave NaN or infinity")
     return found[:, None] if found.ndim == 1 else found
+
+
+def _check_callable(name: str, policy: Any, what: str) -> None:
+    if not callable(policy):
+        raise checks.InputError(f"{name} must be a function from {what}, not {policy!r}")

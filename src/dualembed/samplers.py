@@ -211,9 +211,9 @@ class Orbit(eqx.Module):
     keys: jax.Array
     sampler: Draw
 
-    def __init__(self, key: jax.Array, sampler: Draw, count: int) -> None:
+    def __init__(self, key: jax.Array | int, sampler: Draw, count: int) -> None:
         checks.count("count", count)
-        self.keys, self.sampler = jax.random.split(key, count), _callable(sampler)
+        self.keys, self.sampler = jax.random.split(key_of(key), count), _callable(sampler)
 
     def __call__(self, xs: Any) -> jax.Array:
         """The images."""
@@ -221,7 +221,7 @@ class Orbit(eqx.Module):
         return jax.vmap(one, in_axes=(None, 0))(self.keys, jnp.asarray(xs, dtype=float))
 
 
-def draws(key: jax.Array, sampler: Draw, xs: Any, count: int = 1) -> jax.Array:
+def draws(key: jax.Array | int, sampler: Draw, xs: Any, count: int = 1) -> jax.Array:
     """The draws z (n, count, dz) of p(z | x) for inputs xs (n, d), or (n,) where d = 1; made a tile of rows at a time.
 
     >>> z = draws(jax.random.key(0), AdditiveNoise(0.1), [[0.0, 1.0], [2.0, 3.0]], 5)
@@ -230,7 +230,7 @@ def draws(key: jax.Array, sampler: Draw, xs: Any, count: int = 1) -> jax.Array:
     """
     checks.count("count", count)
     xs = _rows(checks.array("xs", xs, ndim=(1, 2)))
-    sampler = _callable(sampler)
+    sampler, key = _callable(sampler), key_of(key)
     _check_draw(sampler, key, xs[0])
     return _tiled(sampler, jax.random.split(key, xs.shape[0]), xs, count)
 
@@ -313,6 +313,14 @@ def with_draws(key: jax.Array, sampler: Draw, sample: Sample, count: int) -> Sam
     keys = jax.random.split(key, xs.shape[0])
     drawn = jax.vmap(lambda key, x: _several(sampler, key, x, count))(keys, xs)
     return {**sample, "z": drawn[:, 0] if count == 1 else drawn}
+
+
+def key_of(key: jax.Array | int) -> jax.Array:
+    """A JAX key, made from a seed where a whole number is given."""
+    if isinstance(key, jax.Array):
+        return key
+    checks.count("key", key, at_least=0)
+    return jax.random.key(key)
 
 
 def _callable(sampler: Any) -> Any:

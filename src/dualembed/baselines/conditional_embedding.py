@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
+from dualembed.kernels.arrays import check_single
 from dualembed.links import Legendre
 from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction
@@ -32,8 +33,9 @@ NEWTON_STEPS, HALVINGS = 100, 30
 class ConditionalEmbeddingTwoStep(eqx.Module):
     """f = argmin mean loss_y(Σ_j β_j(x_i) f(z_j)) + λ/2 |f|² with β(x) = (K + nμ)⁻¹ k(x), the embedding of p(z | x).
 
-    x is the context and z, (n, d) or M draws (n, M, d), what f is a function of, as in problems.Invariance; for
-    instrumental variables the context is the instrument. The square loss is solved exactly, other smooth ones by
+    x is the context and z, (n, d) or M draws (n, M, d), what f is a function of, as in problems.Invariance. For
+    instrumental variables the instrument is the context and the treatment the draw: their letters are swapped there,
+    which is why `fit` asks for names. The square loss is solved exactly, other smooth ones by
     Newton's method, in float64. Up to `cap` points both steps are exact in their RKHS, in O(n³) time; beyond, each has
     `size` landmarks m, in O(n m²). Kernels are Gaussian by default, their bandwidths each coordinate's deviation
     times the median distance between the points so standardised.
@@ -46,7 +48,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
     The dual is loss'_y(v(x)) with v(x) = Σ_j β_j(x) f(z_j): `result.dual.function` is v, the prediction of y.
 
     >>> x = np.linspace(-1, 1, 100)
-    >>> result = ConditionalEmbeddingTwoStep().fit(x, x**2, x)
+    >>> result = ConditionalEmbeddingTwoStep().fit(context=x, target=x**2, draws=x)
     >>> round(float(result.primal([0.5])[0]), 2)
     0.25
     """
@@ -67,19 +69,20 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         for name in ("penalty", "embedding_penalty"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name), "leave it out to have it chosen by cross-validation")
-                checks.single(name, getattr(self, name))
+                check_single(name, getattr(self, name))
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         check_smooth(self.loss)
         for name in ("folds", "cap", "size"):
             checks.count(name, getattr(self, name), at_least=2)
+        checks.count("seed", self.seed, at_least=0)
 
-    def fit(self, x: Any, y: Any, z: Any) -> Result:
+    def fit(self, *, context: Any, target: Any, draws: Any) -> Result:
         """f from contexts x (n, dx), targets y (n,) and draws z (n, dz) or (n, M, dz)."""
-        x, y, z = _columns(x, y, z)
+        x, y, z = _columns(context, target, draws)
         self.loss.check_targets(y)
-        if len(y) < 2 * self.folds:
+        if self.penalty is None and len(y) < 2 * self.folds:
             raise checks.InputError(
-                f"{self.folds}-fold cross-validation needs at least {2 * self.folds} rows, not {len(y)}"
+                f"{self.folds}-fold cross-validation needs at least {2 * self.folds} rows, not {len(y)}; give a penalty"
             )
         on_x, on_z = self._features(self.context_kernel, x), self._features(self.kernel, z.reshape(-1, z.shape[-1]))
         phi = features_at(on_x, x)
@@ -214,17 +217,16 @@ def _of_loss(loss: Loss, what: str, v: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(getattr(loss, what)(jnp.asarray(v), jnp.asarray(y)), dtype=np.float64)
 
 
-def _columns(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The samples as float64 arrays (n, dx), (n,), (n, M, dz), checked."""
-    given = {"x": (x, (1, 2)), "y": (y, (1,)), "z": (z, (1, 2, 3))}
+def _columns(context: Any, target: Any, draws: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The samples as float64 arrays x (n, dx), y (n,), z (n, M, dz), checked."""
+    given = {"context": (context, (1, 2)), "target": (target, (1,)), "draws": (draws, (1, 2, 3))}
     for name, (value, ranks) in given.items():
         checks.array(name, value, ndim=ranks)
     rows = {name: len(value) for name, (value, _) in given.items()}
     if len(set(rows.values())) > 1:
-        raise checks.InputError(f"x, y and z need equally many rows, but have {rows}")
+        raise checks.InputError(f"context, target and draws need equally many rows, but have {rows}")
     x, y, z = (np.asarray(value, dtype=np.float64) for value, _ in given.values())
-    draws = z if z.ndim == 3 else z.reshape(len(z), 1, -1)
-    return x.reshape(len(x), -1), y, draws
+    return x.reshape(len(x), -1), y, z if z.ndim == 3 else z.reshape(len(z), 1, -1)
 
 
 def _epilogue(residual: float) -> str:

@@ -12,8 +12,8 @@ from dualembed import checks
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt, Schedule
-from dualembed.solvers.stochastic import Seen, StochasticSolver
-from dualembed.sources import Sample
+from dualembed.solvers.stochastic import PILOT, Seen, StochasticSolver
+from dualembed.sources import Dataset, Sample
 
 PREFIX = "second_"
 
@@ -39,18 +39,14 @@ class DoubleSampling(StochasticSolver):
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle as it is, once its samples are known to be double."""
-        columns = sorted(saddle.problem.source.pilot(key, 2))
-        doubled = {name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX)}
-        if not doubled:
-            raise checks.InputError(
-                f"double sampling needs columns of a second, independent sample of each context, such as "
-                f"second_next_state, but there are only {', '.join(columns)}; without them use solvers.EmbeddingSGD"
-            )
-        strange = sorted(doubled - set(columns))
-        if strange:
-            raise checks.InputError(
-                f"{PREFIX}{strange[0]} has no {strange[0]} to stand for; there are {', '.join(columns)}"
-            )
+        source = saddle.problem.source
+        # Of a finite data set every row is checked, not only those of a pilot.
+        sample = source.columns if isinstance(source, Dataset) else source.pilot(key, PILOT)
+        check_doubled(sample)
+        try:
+            saddle.terms(second_sample(sample))
+        except checks.InputError as error:
+            raise checks.InputError(f"the columns {PREFIX}... do not fit: {error}") from None
         return saddle
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
@@ -68,6 +64,26 @@ class DoubleSampling(StochasticSolver):
 def second_sample(sample: Sample) -> Sample:
     """The sample with every second_<column> in the place of its column."""
     return {name: sample.get(PREFIX + name, column) for name, column in sample.items() if not name.startswith(PREFIX)}
+
+
+def check_doubled(sample: Sample) -> None:
+    """Raise one clear sentence unless there is a second sample, for transitions of all that the state leaves open."""
+    doubled = {name.removeprefix(PREFIX) for name in sample if name.startswith(PREFIX)}
+    there = ", ".join(sorted(sample))
+    if not doubled:
+        raise checks.InputError(
+            f"double sampling needs columns of a second, independent sample of each context, such as "
+            f"second_next_state, but there are only {there}; without them use solvers.EmbeddingSGD"
+        )
+    strange = sorted(doubled - set(sample))
+    if strange:
+        raise checks.InputError(f"{PREFIX}{strange[0]} has no {strange[0]} to stand for; there are {there}")
+    single = [name for name in ("next_state", "weight", "terminated") if name in sample and name not in doubled]
+    if single:
+        raise checks.InputError(
+            f"double sampling needs a column {PREFIX}{single[0]} that belongs to the second sample as {single[0]} does "
+            f"to the first; there are {there}"
+        )
 
 
 def check_square(method: str, saddle: Saddle) -> None:

@@ -8,13 +8,14 @@ from typing import ClassVar, final
 import equinox as eqx
 import jax
 
+from dualembed import checks
 from dualembed.baselines.double_sampling import check_square
 from dualembed.baselines.lstd import check_first_point
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt, Schedule
 from dualembed.solvers.stochastic import PILOT, Seen, StochasticSolver
-from dualembed.spaces.base import Layout
+from dualembed.spaces.base import FunctionSpace, Layout
 from dualembed.spaces.basis import Basis
 
 
@@ -37,7 +38,7 @@ class GTD2(StochasticSolver):
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle with the primal's features on both sides."""
-        return with_shared_features(key, saddle)
+        return with_shared_features(self.title, key, saddle)
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
         """Raise one clear sentence for another loss, or where the context is not the first point."""
@@ -49,8 +50,13 @@ class GTD2(StochasticSolver):
         return saddle.slopes(seen.terms, seen.primal, seen.dual)
 
 
-def with_shared_features(key: jax.Array, saddle: Saddle) -> Saddle:
+def with_shared_features(method: str, key: jax.Array, saddle: Saddle) -> Saddle:
     """The saddle whose two players have the same features, those of its primal; drawn once where they are random."""
+    if type(saddle.primal).feature_map is FunctionSpace.feature_map:
+        raise checks.InputError(
+            f"{method} gives both players the features of a linear space, which {type(saddle.primal).__name__} is not; "
+            "use fourier, nystrom, rkhs or a basis, or solvers.EmbeddingSGD"
+        )
     terms = saddle.terms(saddle.problem.source.pilot(key, PILOT))
     points = terms.points.reshape(-1, terms.points.shape[-1])
     saddle.primal.check(points.shape[1])

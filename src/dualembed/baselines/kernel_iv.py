@@ -27,19 +27,24 @@ class KernelIV(eqx.Module):
 
     λ minimises the first stage's error on the second half, mean |k(x̃, ·) - μ(z̃)|²; ξ minimises mean (y - f(x))² on the
     first half, the authors' causal validation. Kernels are Gaussian, a product over coordinates, each with the median
-    distance between its values for bandwidth. All this is as published; only the search for a penalty is a grid and
-    then a local one, where the authors' code has a local one alone.
+    distance between its values for bandwidth (1 for a constant one). All this is as published; only the search for a
+    penalty is a grid and then a local one, where the authors' code has a local one alone.
 
     The dual is the first stage's regression of f(x) - y on z.
     """
 
     seed: int = eqx.field(default=0, static=True)
 
+    def __check_init__(self) -> None:
+        checks.count("seed", self.seed, at_least=0)
+
     def fit(self, x: Any, y: Any, z: Any) -> Result:
         """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
         x, y, z = columns(x, y, z)
         if len(y) < 4:
             raise checks.InputError(f"KernelIV splits its samples in two and needs at least 4, not {len(y)}")
+        if not np.any(np.ptp(z, axis=0)):
+            raise checks.InputError(f"z is {z[0].tolist()} in every row; give an instrument that varies with x")
         on_x, on_z = _kernel(x), _kernel(z)
         first, second = np.array_split(np.random.default_rng(self.seed).permutation(len(y)), 2)
         stage = FirstStage(on_x, on_z, x=x[first], z=z[first], held_x=x[second], held_z=z[second])
@@ -116,4 +121,7 @@ def lowest(error: Callable[[float], float]) -> float:
 
 
 def _kernel(points: np.ndarray) -> kernels.Gaussian:
-    return kernels.Gaussian(jnp.asarray([kernels.median_bandwidth(column) for column in points.T]))
+    """A product of Gaussians; a constant column has no distances, and any bandwidth serves it."""
+    return kernels.Gaussian(
+        jnp.asarray([kernels.median_bandwidth(column) if np.ptp(column) else 1.0 for column in points.T])
+    )

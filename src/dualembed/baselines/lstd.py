@@ -10,6 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.baselines.sample_average import primal_features
+from dualembed.kernels.arrays import check_single
 from dualembed.links import Direct
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
@@ -43,7 +44,7 @@ class LSTD(Solver):
 
     def __check_init__(self) -> None:
         checks.not_negative("ridge", self.ridge)
-        checks.single("ridge", self.ridge)
+        check_single("ridge", self.ridge)
         checks.instance("weighted", self.weighted, bool)
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:

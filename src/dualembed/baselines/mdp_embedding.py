@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, final
 
 import equinox as eqx
@@ -19,12 +20,13 @@ import numpy as np
 from dualembed import checks, compilation
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Kernel
+from dualembed.kernels.arrays import check_single
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.problems import PolicyEvaluation
 from dualembed.saddle import DualFunction
 from dualembed.schedules import OffsetLinear, Schedule
-from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace, as_key
+from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace
 from dualembed.solvers.statistics import features_at, on_host
 from dualembed.sources import Dataset
 from dualembed.spaces.base import FeatureMap, Function, Layout, Regulariser
@@ -36,13 +38,13 @@ TILE = 512  # centres whose kernel values are made at one time, and rows embedde
 
 
 class Transitions(eqx.Module):
-    """The columns of a data set of transitions, in float64: ρ is 1 and nothing terminates where that is not said."""
+    """The columns of a data set of transitions, in float64: ρ is 1 where that is not said."""
 
     state: np.ndarray  # (N, d)
     next_state: np.ndarray
     reward: np.ndarray  # (N,)
     weight: np.ndarray  # ρ
-    goes_on: np.ndarray  # 1 - terminated
+    bootstrap: np.ndarray  # what V(s') counts for: discount^steps, one step where that is not said; 0 at an end
 
     @staticmethod
     def of(problem: PolicyEvaluation) -> Transitions:
@@ -61,7 +63,7 @@ class Transitions(eqx.Module):
             table["next_state"].reshape(len(ones), -1),
             table["reward"],
             table.get("weight", ones),
-            1 - table.get("terminated", 0 * ones),
+            (1 - table.get("terminated", 0 * ones)) * float(problem.discount) ** table.get("steps", ones),
         )
 
     def drawn(self, key: jax.Array, cap: int | None) -> Transitions:
@@ -90,37 +92,41 @@ class EmbeddedSGD(eqx.Module):
             checks.count("cap", self.cap, at_least=2)
 
     @abstractmethod
-    def embed(
-        self, key: jax.Array, kept: Transitions, data: Transitions, discount: float
-    ) -> tuple[ConditionalEmbedding, Course]:
-        """(the embedding of the kept transitions, what the compiled loop over all of them reads)."""
+    def embed(self, key: jax.Array, kept: Transitions, data: Transitions) -> tuple[ConditionalEmbedding, Course]:
+        """(the embedding of the kept transitions, what the compiled loop over all of them reads, in NumPy)."""
 
     def fit(self, key: jax.Array | int, problem: PolicyEvaluation, probe: Probe | Metric | None = None) -> Result:
         """V, the average of the iterates weighted by step sizes, and the last one; a probe's metric along the way.
 
         The dual is V's Bellman residual V(s) - Σ_i β_i(s) (r_i + γ V(s'_i)), by the same embedding.
         """
-        data, discount = Transitions.of(problem), float(problem.discount)
+        data = Transitions.of(problem)
         compilation.enable_cache()
-        draw_key, embed_key, order_key = jax.random.split(as_key(key), 3)
+        draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
         kept = data.drawn(draw_key, self.cap)
-        embedding, course = self.embed(embed_key, kept, data, discount)
+        embedding, course = self.embed(embed_key, kept, data)
         order = problem.source.plan(order_key, batch=self.batch, steps=self.steps).order  # type: ignore[attr-defined]
-        run = Run.begin(course, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
-
-        def pairs(run: Run) -> tuple[Pair, Pair]:
-            values = (course.function(weights) for weights in (run.average, run.current))
-            averaged, last = (with_residual(value, embedding, kept, discount) for value in values)
-            return averaged, last
-
         probe = probe if probe is None or isinstance(probe, Probe) else Probe(probe)
-        marks = sorted({0, self.steps} | (probe.marks(self.steps) if probe else set()))
+        wanted = probe.marks(self.steps) if probe else set()
         seen: list[tuple[int, Any, Any]] = []
-        for start, stop in itertools.pairwise(marks):
-            run = advance(course, self.step, Regulariser(self.primal_penalty), run, order, start, stop)
-            if probe is not None:
-                averaged, last = pairs(run)
-                seen.append((stop, probe.metric(averaged.primal, averaged.dual), probe.metric(last.primal, last.dual)))
+
+        def pairs(run: Run) -> Iterator[Pair]:
+            for weights in (run.average, run.current):
+                yield with_residual(on_host(course.function(weights)), embedding, kept)
+
+        def look(step: int, run: Run) -> None:
+            if probe is not None and step in wanted:
+                seen.append((step, *(probe.metric(pair.primal, pair.dual) for pair in pairs(run))))
+
+        with jax.enable_x64(True):
+            # In float32 what is kept up would drift away from the weights it follows, step by step.
+            course = jax.tree.map(jnp.asarray, course)
+            run = Run.begin(course, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
+        look(0, run)
+        for start, stop in itertools.pairwise(sorted({0, self.steps} | wanted)):
+            with jax.enable_x64(True):
+                run = advance(course, self.step, Regulariser(self.primal_penalty), run, order, start, stop)
+            look(stop, run)
         averaged, last = pairs(run)
         at = np.asarray([stop for stop, *_ in seen], dtype=int)
         trace = Trace(at, at * self.batch, [metric for _, metric, _ in seen], [metric for *_, metric in seen])
@@ -146,8 +152,9 @@ class MDPKernelEmbedding(EmbeddedSGD):
 
     β(s) is the conditional embedding of p(s' | s) on `embedding_kernel`, ρ-weighted so that it is the evaluated
     policy's, from at most `cap` = m transitions: O(m³) once and O(m²) and 4m bytes for each of the N rows of the data,
-    then O(m² + B (N + m)) for a step on B of them. A terminated transition has no V(s'). Where no penalty of the
-    embedding is given, leave-one-out chooses it, its targets being functions of `kernel`.
+    then O(m² + B (N + m)) for a step on B of them, in float64. A terminated transition has no V(s'), and one of
+    several steps the power of γ. Where no penalty of the embedding is given, leave-one-out chooses it, its targets
+    being functions of `kernel`.
 
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
@@ -168,9 +175,7 @@ class MDPKernelEmbedding(EmbeddedSGD):
             checks.instance(name, getattr(self, name), Kernel, "such as kernels.Gaussian(0.1)")
         check_penalty(self.penalty)
 
-    def embed(
-        self, key: jax.Array, kept: Transitions, data: Transitions, discount: float
-    ) -> tuple[ConditionalEmbedding, Course]:
+    def embed(self, key: jax.Array, kept: Transitions, data: Transitions) -> tuple[ConditionalEmbedding, Course]:
         """β of every row, computed in float64."""
         rows, columns = len(data.reward), len(kept.reward)
         if rows * columns > TABLE:
@@ -180,18 +185,16 @@ class MDPKernelEmbedding(EmbeddedSGD):
             )
         embedding = ConditionalEmbedding.fit(
             self.embedding_kernel, kept.state, kept.next_state, self.penalty,
-            weights=kept.weight, target_kernel=self.kernel,
+            weights=kept.weight, target_kernel=self.kernel, seed=_seed(key),
         )  # fmt: skip
         table = np.empty((rows, columns), dtype=np.float32)
         for start in range(0, rows, TILE):
             part = slice(start, start + TILE)
-            table[part] = discount * kept.goes_on * embedding.weights(data.state[part])
+            table[part] = kept.bootstrap * embedding.weights(data.state[part])
         centres = np.concatenate([data.state, kept.next_state])
         centres = np.pad(centres, ((0, -len(centres) % TILE), (0, 0)))  # whole tiles; the padding has coefficients 0
         gram = self.kernel.gram(kept.next_state, kept.next_state)
-        return embedding, KernelCourse(
-            *map(_floating, (data.reward, data.weight, centres, table, gram)), kernel=self.kernel
-        )
+        return embedding, KernelCourse(data.reward, data.weight, centres, table, gram, kernel=self.kernel)
 
 
 @final
@@ -200,7 +203,8 @@ class MDPRandomFeatureEmbedding(EmbeddedSGD):
 
     τ = (ΦᵀΡΦ + mλ)⁻¹ ΦᵀΡΨ' regresses ψ(s'), 0 after a terminated transition, on the features φ(s) of
     `embedding_space`, ρ-weighted; ψ are those of `space`. Both are any linear spaces, such as spaces.Fourier. As it
-    costs O(m p²) for p features, all transitions are embedded unless a `cap` is given.
+    costs O(m p²) for p features, all transitions are embedded unless a `cap` is given. A transition of several steps
+    has the power of γ.
     """
 
     space: LinearSpace
@@ -212,27 +216,27 @@ class MDPRandomFeatureEmbedding(EmbeddedSGD):
             checks.instance(name, getattr(self, name), LinearSpace, "such as spaces.Fourier(kernels.Gaussian(0.1))")
         check_penalty(self.penalty)
 
-    def embed(
-        self, key: jax.Array, kept: Transitions, data: Transitions, discount: float
-    ) -> tuple[ConditionalEmbedding, Course]:
+    def embed(self, key: jax.Array, kept: Transitions, data: Transitions) -> tuple[ConditionalEmbedding, Course]:
         """δ of every row, computed in float64."""
         self.space.check(data.state.shape[1])
+        key, embedding_key = jax.random.split(key)
         embedding = ConditionalEmbedding.fit(
-            self.embedding_space, kept.state, kept.next_state, self.penalty, weights=kept.weight
-        )
+            self.embedding_space, kept.state, kept.next_state, self.penalty,
+            weights=kept.weight, seed=_seed(embedding_key),
+        )  # fmt: skip
         layout = Layout(kept.state, steps=1, batch=1, per_sample=1, capacity=1)
         features = self.space.feature_map(key, layout)
         host = on_host(features)
-        following = kept.goes_on[:, None] * features_at(host, kept.next_state)
-        directions = features_at(host, data.state) - discount * embedding.expectation(following, data.state)
-        return embedding, FeatureCourse(*map(_floating, (data.reward, data.weight, directions)), features=features)
+        following = kept.bootstrap[:, None] * features_at(host, kept.next_state)
+        directions = features_at(host, data.state) - embedding.expectation(following, data.state)
+        return embedding, FeatureCourse(data.reward, data.weight, directions, features=features)
 
 
 class Course(eqx.Module):
     """What the compiled loop reads, and how it moves V from V = 0."""
 
-    reward: eqx.AbstractVar[jax.Array]  # (N,)
-    weight: eqx.AbstractVar[jax.Array]  # (N,)
+    reward: eqx.AbstractVar[Any]  # (N,), NumPy until the loop begins
+    weight: eqx.AbstractVar[Any]  # (N,), NumPy until the loop begins
 
     @abstractmethod
     def begin(self) -> tuple[jax.Array, Any]:
@@ -254,11 +258,11 @@ class Course(eqx.Module):
 class KernelCourse(Course):
     """V = Σ_j weights_j k(centres_j, ·) over the states, then the embedded next states; V(s'_i) is kept up."""
 
-    reward: jax.Array
-    weight: jax.Array
-    centres: jax.Array  # (whole tiles >= N + m, d)
-    table: jax.Array  # γ β_i(s_j) where transition i goes on, (N, m)
-    gram: jax.Array  # k(s'_i, s'_j), (m, m)
+    reward: Any
+    weight: Any
+    centres: Any  # (whole tiles >= N + m, d)
+    table: Any  # γ β_i(s_j) where transition i goes on, (N, m)
+    gram: Any  # k(s'_i, s'_j), (m, m)
     kernel: Kernel = eqx.field(kw_only=True)
 
     def begin(self) -> tuple[jax.Array, jax.Array]:
@@ -290,9 +294,9 @@ class KernelCourse(Course):
 class FeatureCourse(Course):
     """V = weightsᵀψ; nothing else is kept up."""
 
-    reward: jax.Array
-    weight: jax.Array
-    directions: jax.Array  # δ, (N, p)
+    reward: Any
+    weight: Any
+    directions: Any  # δ, (N, p)
     features: FeatureMap = eqx.field(kw_only=True)
 
     def begin(self) -> tuple[jax.Array, tuple[()]]:
@@ -373,18 +377,20 @@ class BellmanResidual(Function):
         return self.value.norm2() + self.expected.norm2()
 
 
-def with_residual(value: Function, embedding: ConditionalEmbedding, kept: Transitions, discount: float) -> Pair:
+def with_residual(value: Function, embedding: ConditionalEmbedding, kept: Transitions) -> Pair:
     """V, and its Bellman residual by the embedding of the kept transitions."""
-    following = kept.reward + discount * kept.goes_on * np.asarray(value(kept.next_state))
+    following = kept.reward + kept.bootstrap * np.asarray(value(kept.next_state))
     residual = BellmanResidual(value, embedding.regression(following))
     return Pair(value, DualFunction(residual, Direct(), Square()))
 
 
 def check_penalty(penalty: Any) -> None:
-    """Raise unless the embedding's penalty is positive or left out."""
+    """Raise unless the embedding's penalty is one positive number or left out."""
     if penalty is not None:
         checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
+        check_single("penalty", penalty)
 
 
-def _floating(values: np.ndarray) -> jax.Array:
-    return jnp.asarray(values, dtype=float)
+def _seed(key: jax.Array) -> int:
+    """A seed drawn from the key, for what is computed in NumPy."""
+    return int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))

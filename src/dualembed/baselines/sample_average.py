@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.kernels.arrays import check_single
 from dualembed.links import Direct
 from dualembed.losses import Loss
 from dualembed.saddle import DualFunction, Saddle
@@ -49,7 +50,7 @@ class BatchSAA(Solver):
 
     def __check_init__(self) -> None:
         checks.positive("tolerance", self.tolerance)
-        checks.single("tolerance", self.tolerance)
+        check_single("tolerance", self.tolerance)
         checks.count("steps", self.steps)
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:

@@ -64,7 +64,7 @@ class TDC(StochasticSolver):
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle with the primal's features on both sides."""
-        return with_shared_features(key, saddle)
+        return with_shared_features(self.title, key, saddle)
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
         """Raise one clear sentence for another loss, or where the context is not the first point."""

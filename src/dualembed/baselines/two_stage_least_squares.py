@@ -54,6 +54,13 @@ class TwoStageLeastSquares(eqx.Module):
         left, values, right = np.linalg.svd(phi.compute(np, z), full_matrices=False)
         kept = values > values[0] * max(left.shape) * np.finfo(float).eps
         left, right = left[:, kept], right[kept].T / values[kept]
+        # Where the instruments tell fewer polynomials apart than the data do, many f solve the equations.
+        seen, there = np.linalg.matrix_rank(left.T @ regressors), np.linalg.matrix_rank(regressors)
+        if seen < there:
+            raise checks.InputError(
+                f"degree {self.degree} gives {there} independent polynomials of x, but z has only {seen} independent "
+                "instruments for them; give a lower degree, or more instruments"
+            )
         theta = np.linalg.lstsq(left.T @ regressors, left.T @ y, rcond=None)[0]
         eta = right @ (left.T @ (regressors @ theta - y))
         return result(LinearFunction(psi, jnp.asarray(theta)), LinearFunction(phi, jnp.asarray(eta)))

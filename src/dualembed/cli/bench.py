@@ -24,7 +24,8 @@ _HELP = "\n\n".join(
     [
         "Compare with rivals at their best settings: one benchmark, or all of them.",
         "\b\nBenchmarks:\n" + "\n".join(f"  {name:<14}{line}" for name, (_, line) in BENCHES.items()),
-        "A ratio is the rival's value over ours, and holds where it is at least its target.",
+        "A ratio is the rival's error over ours, and holds where it is at least its target. What is compared is the "
+        "error named in the first column; another one, where there is one, is shown in the last.",
         "\b\nExamples:\n  dualembed bench garnet --quick\n  dualembed bench garnet --trials 10 --json",
     ]
 )
@@ -79,18 +80,24 @@ def _show(lines: list[dict[str, Any]]) -> None:
         own = [line for line in lines if line["case"] == case]
         grid = Table(title=f"{own[0]['bench']}: {case}", title_justify="left")
         grid.add_column("rival")
-        for heading in (own[0]["unit"], "ratio", "target", "holds"):
+        for heading in (own[0]["unit"], "ratio", "target", "holds", *(["RMSE"] if "rmse" in own[0] else [])):
             grid.add_column(heading, justify="right", no_wrap=True)
         if "ours" in own[0]:
-            grid.add_row("(ours)", f"{own[0]['ours']:.3g}")
+            grid.add_row("(ours)", f"{own[0]['ours']:.3g}", "", "", "", *_rounded(own[0], "rmse of ours"))
         for line in own:
+            ratio, target = f"{line['ratio']:.2f}", f"{line['target']:.3g}"
             holds = "yes" if line["ratio"] >= line["target"] else "no"
-            grid.add_row(
-                str(line["peer"]), f"{line['value']:.3g}", f"{line['ratio']:.2f}", f"{line['target']:.3g}", holds
-            )
+            grid.add_row(str(line["peer"]), f"{line['value']:.3g}", ratio, target, holds, *_rounded(line, "rmse"))
         console.print(grid)
     holding = sum(line["ratio"] >= line["target"] for line in lines)
-    typer.echo(f"{holding} of {len(lines)} comparisons hold: the ratio of the rival's value to ours is at its target.")
+    compared = " and ".join(dict.fromkeys(line["unit"] for line in lines))
+    beside = "; RMSE is shown beside it, not compared" if any("rmse" in line for line in lines) else ""
+    rule = f"the ratio of the rival's {compared} to ours is at its target"
+    typer.echo(f"{holding} of {len(lines)} comparisons hold: {rule}{beside}.")
+
+
+def _rounded(line: dict[str, Any], name: str) -> list[str]:
+    return [f"{line[name]:.3g}"] if name in line else []
 
 
 def _no_such(name: str) -> NoReturn:

@@ -11,10 +11,11 @@ import numpy as np
 from dualembed import checks
 from dualembed.problems import AverageCost, Moment, Terms
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import Result, as_key, solve
+from dualembed.solvers.base import Result, solve
 from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, gather
+from dualembed.solvers.statistics import Statistics, double_terms, gather
 from dualembed.sources import Sample
+from dualembed.spaces.base import Function
 
 
 class AverageCostSolution(NamedTuple):
@@ -32,17 +33,33 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
     T = (A_0ᵀWA_0 + λ1)⁻¹ A_0ᵀWA_1, W = (C + λ2)⁻¹: its largest positive eigenvalue is λ. z is then the closed form
     with that λ, whatever eigenvalue the problem came with, and z(reference) = 1.
     """
+    checks.instance("saddle", saddle, Saddle, "build one with Saddle(problem, primal, dual)")
     if not isinstance(problem := saddle.problem, AverageCost):
         raise checks.InputError("average_cost needs a problems.AverageCost; for a process that ends use FirstExit")
     check(saddle)
-    key = as_key(key)
+    key = checks.as_key(key)
     primal, dual = feature_maps(key, saddle)
     now, following = (gather(Moment(problem.source, part), primal, dual)[0] for part in (_now, _following))
     eigenvalue = _principal(now, following, number(saddle.primal_penalty), number(saddle.dual_penalty))
     known = AverageCost(problem.source, eigenvalue, problem.reference, problem.loss)
     penalties = {name: getattr(saddle, name) for name in ("primal_penalty", "dual_penalty")}
     result = solve(key, Saddle(known, saddle.primal, saddle.dual, **penalties), ClosedForm(folds=1))
+    _check_reference(result.primal, problem)
     return AverageCostSolution(result, eigenvalue, float(-np.log(eigenvalue)))
+
+
+def _check_reference(function: Function, problem: AverageCost) -> None:
+    """Raise where z is 1 at the reference and 0 elsewhere: a state apart from the data has only the normalisation."""
+    reference = np.asarray(problem.reference)
+    states = np.concatenate([terms.context for terms in double_terms(problem)])
+    values = np.asarray(function(np.concatenate([reference[None], states])))
+    there, most = float(values[0]), float(np.max(values[1:]))
+    if not (abs(there - 1.0) <= 0.5 and most > 0.01):
+        raise checks.InputError(
+            f"the desirability came out as {there:.3g} at the reference {reference.tolist()}, where it should be 1, "
+            f"and at most {most:.3g} where the data are: choose a state of the data as the reference (with all its "
+            "digits for a Table), or lower the penalties"
+        )
 
 
 def _now(sample: Sample) -> Terms:

@@ -13,7 +13,6 @@ from dualembed import checks
 from dualembed.control.policy_iteration import EpsilonGreedy, PolicyIteration, check_epsilon
 from dualembed.data.environments import collect
 from dualembed.progress import track
-from dualembed.solvers.base import as_key
 
 COPIES = 4  # environments played side by side; more would cut episodes that a good policy makes long
 
@@ -57,7 +56,7 @@ def improve(
     for name, value in counts.items():
         checks.count(name, value, at_least=2 if name == "stages" else 1)
     check_epsilon(epsilon)
-    key = as_key(key)
+    key = checks.as_key(key)
     policy = EpsilonGreedy(None, iteration.actions)
     table: dict[str, np.ndarray] = {}
     played: list[Stage] = []

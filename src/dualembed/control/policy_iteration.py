@@ -15,7 +15,7 @@ from dualembed.policies import state_rows
 from dualembed.problems import ActionValue
 from dualembed.problems.transitions import check_discount
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import Result, Solver, as_key, solve
+from dualembed.solvers.base import Result, Solver, solve
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.sources import Dataset
 from dualembed.spaces.base import FunctionSpace
@@ -29,8 +29,8 @@ class EpsilonGreedy(eqx.Module):
 
     A policy like any other: states (n, d) -> probabilities (n, A).
 
-    >>> EpsilonGreedy(lambda sa: sa[:, 1], 2, 0.1)([[0.0]]).tolist()
-    [[0.05, 0.95]]
+    >>> EpsilonGreedy(lambda sa: sa[:, 1], 2, 0.5)([[0.0]]).tolist()
+    [[0.25, 0.75]]
     """
 
     function: Callable[[np.ndarray], Any] | None
@@ -131,7 +131,7 @@ class PolicyIteration(eqx.Module):
 
         `start` is the policy to improve on; by default every action alike.
         """
-        key = as_key(key)
+        key = checks.as_key(key)
         policy = EpsilonGreedy(None, self.actions) if start is None else start
         checks.instance("start", policy, EpsilonGreedy, "such as control.EpsilonGreedy(q, actions)")
         checks.instance("transitions", transitions, dict, "give a dictionary of columns; of a Dataset, its table")

@@ -50,8 +50,13 @@ class QLearning(StochasticSolver):
         return super().solve(key, saddle, probe)
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
-        """Only action values have next actions to choose from."""
+        """Only action values have next actions to choose from, and with one a row there is no choice."""
         checks.instance("the saddle's problem", saddle.problem, ActionValue, "Q-learning chooses among next actions")
+        if terms.points.shape[1] < 3:
+            raise checks.InputError(
+                "Q-learning needs every next action in each row, but there is one, which would make it SARSA; "
+                "policies.expected_actions gives the columns next_action and next_probability of all of them"
+            )
 
     def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
         """The saddle's, with the whole bootstrap on the best next action."""

@@ -93,6 +93,7 @@ class Garnet:
         second action and next state from the same state, for the one method that asks for it.
         """
         checks.count("rows", rows)
+        checks.count("seed", seed, at_least=0)
         rng = np.random.default_rng(seed)
         state = _drawn(rng, np.tile(self.visits, (rows, 1)))
         columns = {"state": state, "reward": self.reward[state]}
@@ -157,6 +158,7 @@ def garnet(
     """
     for name, number in (("states", states), ("actions", actions), ("branching", branching), ("features", features)):
         checks.count(name, number)
+    checks.count("seed", seed, at_least=0)
     if branching > states:
         raise checks.InputError(f"branching must not be above the number of states, {states}, not {branching}")
     rng = np.random.default_rng(seed)
@@ -181,7 +183,7 @@ def normalised(data: sources.Dataset) -> sources.Dataset:
     state = data.table["state"].astype(int)
     counts = np.maximum(np.bincount(state), 1)
     columns = dict(data.table)
-    for name in ("weight", "second_weight"):
+    for name in {"weight", "second_weight"} & set(columns):
         columns[name] = columns[name] / (np.bincount(state, columns[name]) / counts)[state]
     return sources.Dataset(**columns)
 

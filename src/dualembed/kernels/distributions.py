@@ -18,6 +18,7 @@ from dualembed import checks
 from dualembed.kernels.arrays import Parameter, aligned, check_positive, check_single, parameter
 from dualembed.kernels.base import Kernel
 from dualembed.kernels.stationary import Gaussian
+from dualembed.samplers import key_of
 
 BLOCK = 2**20  # kernel values made at one time in NumPy, eight megabytes
 
@@ -199,7 +200,7 @@ class ProbabilityProduct(Kernel):
         )
 
 
-def rotations(key: jax.Array, count: int, dimension: int) -> np.ndarray:
+def rotations(key: jax.Array | int, count: int, dimension: int) -> np.ndarray:
     """`count` rotations (count, d, d) drawn uniformly from SO(d), in float64: elements for a HaarIntegral.
 
     The orthogonal factor of a Gaussian matrix, its signs settled by the triangular one, is uniform on O(d); swapping
@@ -210,7 +211,7 @@ def rotations(key: jax.Array, count: int, dimension: int) -> np.ndarray:
     """
     checks.count("count", count)
     checks.count("dimension", dimension, at_least=2)
-    squares = np.asarray(jax.random.normal(key, (count, dimension, dimension), jnp.float32), dtype=np.float64)
+    squares = np.asarray(jax.random.normal(key_of(key), (count, dimension, dimension), jnp.float32), dtype=np.float64)
     factors, triangles = np.linalg.qr(squares)
     factors = factors * np.sign(np.diagonal(triangles, axis1=1, axis2=2))[:, None, :]
     mirrored = np.linalg.det(factors) < 0
@@ -220,6 +221,8 @@ def rotations(key: jax.Array, count: int, dimension: int) -> np.ndarray:
 
 def mean_gram(kernel: Kernel, x: Any, z: Any) -> Any:
     """mean over a, b of k(x_ia, z_jb), shape (n, m), for x (n, A, d) and z (m, B, d); never an array of all four."""
+    if 0 in (x.shape[0], z.shape[0]):
+        return (jnp if isinstance(x, jax.Array) else np).zeros((x.shape[0], z.shape[0]), dtype=x.dtype)
     if not isinstance(x, jax.Array) and not isinstance(z, jax.Array) and not checks.traced(kernel):
         return _blockwise(kernel, x, z)
     x, z = jnp.asarray(x), jnp.asarray(z)

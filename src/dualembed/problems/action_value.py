@@ -16,6 +16,7 @@ from dualembed.problems.transitions import (
     check_discount,
     check_endings,
     check_marks,
+    check_names,
     check_not_negative,
     check_vectors,
     optional,
@@ -59,8 +60,7 @@ class ActionValue(Problem):
     def terms(self, sample: Sample) -> Terms:
         """Points (s, a), (s', a'_j), weights 1, -discount π_j (not terminated), offset -r, context (s, a), target 0."""
         state, next_state = states_of("an action-value problem", sample, "action", "reward", "next_action")
-        check_vectors(sample, "reward", "terminated")
-        check_marks(sample, "terminated", "mark with 1 where nothing follows")
+        _check_single_steps(sample)
         reward, ends = jnp.asarray(sample["reward"]), optional(sample, "terminated", 0.0)
         pair = jnp.concatenate([state, columns_of("action", sample["action"])], axis=1)
         actions = _next_actions(sample["next_action"], pair.shape[1] - state.shape[1])
@@ -85,7 +85,7 @@ class LambdaReturn(Problem):
     G^λ = (1-λ) Σ_{n<N} λ^(n-1) G^(n) + λ^(N-1) G^(N),   G^(n) = Σ_{k<n} γ^k r_k + γ^n Q(s_n, a_n),
 
     so that r_k counts (γλ)^k, Q(s_n, a_n) counts (1-λ) λ^(n-1) γ^n and the last λ^(N-1) γ^N; a window that its
-    episode cuts short has its own N, and after a termination nothing is bootstrapped. Columns as
+    episode cuts short has its own N, and after a termination nothing is earned or bootstrapped. Columns as
     `trajectories.return_windows` gives them: state (B,) or (B, d), action (B,) or (B, a), and with an axis for the
     step reward (B, N), next_state (B, N, d), next_action (B, N) or (B, N, a), terminated (B, N); length (B,) counts
     the real steps. The actions after the first are the evaluated policy's own: λ = 0 is SARSA, and with
@@ -104,6 +104,7 @@ class LambdaReturn(Problem):
 
     def __check_init__(self) -> None:
         checks.not_negative("decay", self.decay, "give λ from 0 to 1")
+        checks.single("decay", self.decay)
         if not checks.traced(self.decay) and np.any(np.asarray(self.decay) > 1):
             raise checks.InputError(f"decay must not be above 1, not {self.decay!r}; give λ from 0 to 1")
         _check_problem(self)
@@ -118,14 +119,13 @@ class LambdaReturn(Problem):
         number = jnp.arange(1, count + 1)
         ends = sample["terminated"] if "terminated" in sample else jnp.zeros_like(rewards)
         # Rows beyond a window's end repeat its last one, which would count a termination there twice: once is enough.
-        bootstrap = jnp.cumprod(1.0 - ends, axis=1) * (number <= length)
+        survived = jnp.cumprod(1.0 - ends, axis=1) * (number <= length)
+        begun = jnp.concatenate([jnp.ones_like(survived[:, :1]), survived[:, :-1]], axis=1)
         share = jnp.where(number == length, 1.0, 1.0 - self.decay) * self.decay ** (number - 1.0)
-        earned = rewards * (number <= length) * (self.discount * self.decay) ** (number - 1.0)
+        earned = rewards * begun * (number <= length) * (self.discount * self.decay) ** (number - 1.0)
         return Terms(
             points=jnp.concatenate([pair[:, None], jnp.concatenate([sample["next_state"], actions], axis=2)], axis=1),
-            weights=jnp.concatenate(
-                [jnp.ones_like(rewards[:, :1]), -share * self.discount**number * bootstrap], axis=1
-            ),
+            weights=jnp.concatenate([jnp.ones_like(rewards[:, :1]), -share * self.discount**number * survived], axis=1),
             offset=-jnp.sum(earned, axis=1),
             context=pair,
             target=jnp.zeros_like(rewards[:, 0]),
@@ -142,6 +142,17 @@ def _check_problem(problem: ActionValue | LambdaReturn) -> None:
         check_endings(problem.source.columns, problem.discount)
 
 
+def _check_single_steps(sample: Sample) -> None:
+    check_names(sample)
+    check_vectors(sample, "reward", "terminated")
+    check_marks(sample, "terminated", "mark with 1 where nothing follows")
+    if "steps" in sample:
+        raise checks.InputError(
+            "action values take transitions of one step, but there is a column steps: several steps are for "
+            "PolicyEvaluation, or for LambdaReturn with trajectories.return_windows"
+        )
+
+
 def _next_actions(actions: Any, width: int) -> jax.Array:
     """Next actions as (B, J, a); (B,) is one discrete action, (B, J) are several."""
     array = jnp.asarray(actions)
@@ -150,10 +161,12 @@ def _next_actions(actions: Any, width: int) -> jax.Array:
     if array.ndim == 2:
         array = array[:, :, None]
     if array.ndim != 3 or array.shape[2] != width:
-        raise checks.InputError(
-            f"next_action must have shape (rows,), (rows, draws) or (rows, draws, {width}) for actions of {width} "
-            f"number(s), but has {jnp.shape(actions)}"
+        wanted = (
+            "(rows,), (rows, draws) or (rows, draws, 1) for actions of 1 number"
+            if width == 1
+            else f"(rows, draws, {width}) for actions of {width} numbers (one action a row is next_action[:, None, :])"
         )
+        raise checks.InputError(f"next_action must have shape {wanted}, but has {jnp.shape(actions)}")
     return array
 
 
@@ -198,6 +211,26 @@ def _window(sample: Sample) -> jax.Array:
         raise checks.InputError(
             f"next_state must have shape (rows, steps, dimension), but has {np.shape(sample['next_state'])}"
         )
-    check_vectors(sample, "length")
+    coordinates = columns_of("state", sample["state"]).shape[1]
+    if np.shape(sample["next_state"])[2] != coordinates:
+        raise checks.InputError(
+            f"next_state must have shape (rows, steps, {coordinates}), with the coordinates of state, but has "
+            f"{np.shape(sample['next_state'])}"
+        )
+    check_names(sample)
     check_marks(sample, "terminated", "mark with 1 where nothing follows")
+    _check_lengths(sample, rewards.shape[1])
     return rewards
+
+
+def _check_lengths(sample: Sample, count: int) -> None:
+    check_vectors(sample, "length")
+    lengths = sample.get("length")
+    if lengths is None or checks.traced(lengths):
+        return
+    strange = np.asarray(lengths)[~np.isin(np.asarray(lengths), np.arange(1, count + 1))]
+    if strange.size:
+        raise checks.InputError(
+            f"length must be a whole number from 1 to {count}, the steps of a window, not {strange[0]}; "
+            "trajectories.return_windows counts them"
+        )

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.policies import state_rows
+from dualembed.policies import numbers, state_rows
 from dualembed.problems.base import Problem, Terms, columns_of
 from dualembed.problems.transitions import check_marks, check_not_negative, check_vectors, optional, states_of
 from dualembed.sources import Dataset, Sample, Source
@@ -110,15 +110,16 @@ def arrivals(next_states: Any, target: Target | Any) -> np.ndarray:
     >>> arrivals([0, 3, 2], [2, 3]).tolist()
     [0.0, 1.0, 1.0]
     """
-    states = state_rows(next_states)
+    states = state_rows(next_states, name="next_states")
     if callable(target):
-        inside = np.asarray(target(states))
+        inside = numbers("what the target says", target(states))
         if inside.shape != (len(states),):
             raise checks.InputError(
                 f"the target must say yes or no for each of {len(states)} states, not {inside.shape}"
             )
-        return inside.astype(bool).astype(float)
-    members = state_rows(np.atleast_1d(np.asarray(target, dtype=float)))
+        check_marks({"what the target says": inside}, "what the target says", "say yes or no for each state")
+        return inside
+    members = state_rows(np.atleast_1d(np.asarray(target)), name="target")
     if members.shape[1] != states.shape[1]:
         raise checks.InputError(f"target states must have {states.shape[1]} coordinate(s), but have {members.shape[1]}")
     return np.any(np.all(states[:, None] == members[None], axis=2), axis=1).astype(float)
@@ -132,7 +133,8 @@ def pairs(states: Any, next_states: Any, targets: Any) -> dict[str, np.ndarray]:
     >>> pairs([0, 1], [1, 0], [1])["arrived"].tolist()
     [1.0, 0.0]
     """
-    state, following, members = state_rows(states), state_rows(next_states), state_rows(targets)
+    state, following = state_rows(states), state_rows(next_states, name="next_states")
+    members = state_rows(targets, name="targets")
     if state.shape != following.shape or members.shape[1] != state.shape[1]:
         raise checks.InputError(
             f"states, next_states and targets need equally many coordinates, but have shapes {state.shape}, "

@@ -25,7 +25,7 @@ class FirstExit(Problem):
     """min over z of E[loss(E[z(s) - e^(-q(s)) z(s') | s])], where z(s') = e^(-q_T(s')) is known at terminal s'.
 
     Columns: state and next_state (B,) or (B, d), cost (B,), the running cost q(s); terminal (B,), 1 where s' is
-    terminal; terminal_cost (B,), q_T(s') there (its value elsewhere does not matter). At least one transition must
+    terminal; terminal_cost (B,), q_T(s') there (elsewhere it does not matter: put 0). At least one transition must
     reach a terminal state: without, z = 0 is the solution. Where running costs below zero make it pay never to end,
     there is no least cost, and the solution z of the equation is negative somewhere.
 
@@ -54,9 +54,9 @@ class FirstExit(Problem):
         state, next_state = states_of("first-exit control", sample, "cost", "terminal", "terminal_cost")
         check_vectors(sample, "cost", "terminal", "terminal_cost")
         check_marks(sample, "terminal", "mark with 1 where s' is terminal")
-        decay, ends = jnp.exp(-jnp.asarray(sample["cost"])), jnp.asarray(sample["terminal"], dtype=float)
+        decay, ends = _decay("cost", sample["cost"]), jnp.asarray(sample["terminal"], dtype=float)
         # Elsewhere the terminal cost may be anything, also huge: it must not meet a zero as infinity.
-        final = jnp.exp(-jnp.where(ends > 0, jnp.asarray(sample["terminal_cost"]), 0.0))
+        final = _decay("terminal_cost", jnp.where(ends > 0, jnp.asarray(sample["terminal_cost"]), 0.0))
         return Terms(
             points=jnp.stack([state, next_state], axis=1),
             weights=jnp.stack([jnp.ones_like(decay), -decay * (1.0 - ends)], axis=1),
@@ -78,13 +78,16 @@ class AverageCost(Problem):
 
     source: Source
     eigenvalue: float | jax.Array
-    reference: jax.Array
+    reference: np.ndarray | jax.Array
     loss: Loss
 
     def __init__(self, source: Source, eigenvalue: Any, reference: Any, loss: Loss | None = None) -> None:
         self.source = source
         self.eigenvalue = checks.real(eigenvalue)
-        self.reference = jnp.atleast_1d(jnp.asarray(reference, dtype=float))
+        checked = checks.array("reference", reference, ndim=(0, 1))
+        # All its digits: a table looks states up by equality.
+        exact = checked if checks.traced(checked) else np.asarray(reference, dtype=np.float64)
+        self.reference = exact[None] if exact.ndim == 0 else exact
         self.loss = Square() if loss is None else loss
 
     def __check_init__(self) -> None:
@@ -102,7 +105,7 @@ class AverageCost(Problem):
             raise checks.InputError(
                 f"reference must be one state of shape {state.shape[1:]}, but has shape {self.reference.shape}"
             )
-        decay = jnp.exp(-jnp.asarray(sample["cost"]))
+        decay = _decay("cost", sample["cost"])
         ones = jnp.ones_like(decay)
         return Terms(
             points=jnp.stack([state, next_state, jnp.broadcast_to(self.reference, state.shape)], axis=1),
@@ -113,3 +116,14 @@ class AverageCost(Problem):
             known=(True, False, True),
             offset_known=True,
         )
+
+
+def _decay(name: str, cost: Any) -> jax.Array:
+    """e^(-cost), refused where that is beyond the numbers there are."""
+    found = jnp.exp(-jnp.asarray(cost))
+    if not checks.traced(found) and not np.all(np.isfinite(np.asarray(found))):
+        raise checks.InputError(
+            f"{name} must not be below {-np.log(float(jnp.finfo(found.dtype).max)):.0f}, not {np.min(cost):g}, since "
+            f"e^(-{name}) overflows; measure costs in a larger unit"
+        )
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
@@ -15,6 +16,7 @@ from dualembed.problems.transitions import (
     check_discount,
     check_endings,
     check_marks,
+    check_names,
     check_not_negative,
     check_vectors,
     optional,
@@ -71,8 +73,14 @@ class PolicyEvaluation(Problem):
         checks.instance("deterministic", self.deterministic, bool)
         check_discount(self.discount)
         if isinstance(self.source, Dataset):
-            self.terms(self.source.columns)
-            check_endings(self.source.columns, self.discount)
+            columns = self.source.columns
+            self.terms(columns)
+            check_endings(columns, self.discount)
+            if not checks.traced(columns) and not np.any(np.asarray(columns.get("weight", 1.0))):
+                raise checks.InputError(
+                    "weight is 0 in every row: these data say nothing about the policy, and V = 0 would be the "
+                    "solution; give transitions of actions that it takes"
+                )
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s, s'), weights ρ (1, -discount^steps (not terminated)), offset -ρ r, context s, target 0."""
@@ -100,6 +108,7 @@ class PolicyEvaluation(Problem):
 
 
 def _check(sample: Sample) -> None:
+    check_names(sample)
     check_vectors(sample, "reward", "terminated", "weight", "steps")
     check_marks(sample, "terminated", "mark with 1 where nothing follows")
     check_not_negative(sample, "weight", "it is the ratio of two probabilities, π(a|s) / π_b(a|s)")

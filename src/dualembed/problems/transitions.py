@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -11,6 +12,22 @@ import numpy as np
 from dualembed import checks
 from dualembed.problems.base import columns_of, require
 from dualembed.sources import Sample
+
+NEAR_NAMES = {
+    "terminated": ("done", "dones", "terminal", "terminals"),
+    "weight": ("weights", "rho"),
+}
+
+
+def check_names(columns: Iterable[str]) -> None:
+    """Raise where a column has another library's name for one that is missing here: it would not be read."""
+    for meant, others in NEAR_NAMES.items():
+        for name in others:
+            if name in columns and meant not in columns:
+                hint = "1 where nothing follows, 0 at a time limit" if meant == "terminated" else "π(a|s) / π_b(a|s)"
+                raise checks.InputError(
+                    f"a column {name} is not read here: rename it to {meant} ({hint}), or leave it out"
+                )
 
 
 def states_of(problem: str, sample: Sample, *needed: str) -> tuple[jax.Array, jax.Array]:
@@ -60,6 +77,7 @@ def check_discount(discount: Any) -> None:
     """Raise unless 0 <= discount <= 1; whether 1 will do depends on the samples."""
     hint = "give a number of at least 0 and below 1, such as 0.99"
     checks.not_negative("discount", discount, hint)
+    checks.single("discount", discount)
     if not checks.traced(discount) and np.any(np.asarray(discount) > 1):
         raise checks.InputError(f"discount must not be above 1, not {discount!r}; {hint}")
 

@@ -17,7 +17,7 @@ from dualembed.selection.noise import Variances, variances
 from dualembed.selection.record import Record, Step
 from dualembed.selection.search import Choice, Samples, choose, read
 from dualembed.selection.smooth import smooth
-from dualembed.solvers.base import Pair, Result, as_key
+from dualembed.solvers.base import Pair, Result
 from dualembed.solvers.closed_form import normal_equations, pseudo_inverse, solution
 from dualembed.solvers.statistics import Statistics, gather, moment_features
 from dualembed.solvers.uncertainty import score_covariance, spreads
@@ -55,10 +55,10 @@ def auto(key: jax.Array | int, problem: Problem) -> Result:
     """
     checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
     compilation.enable_cache()
-    seed = int(jax.random.randint(as_key(key), (), 0, 2**31 - 1))
+    seed = int(jax.random.randint(checks.as_key(key), (), 0, 2**31 - 1))
     rng = np.random.default_rng(seed)
     if not problem.loss.quadratic:
-        return smooth(as_key(key), problem, rng)
+        return smooth(checks.as_key(key), problem, rng)
     samples = read(problem)
     choice, steps = choose(samples, rng)
     return _fitted(problem, samples, choice, steps=steps, rng=rng)

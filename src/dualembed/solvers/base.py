@@ -9,7 +9,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, compilation
@@ -115,16 +114,7 @@ def solve(key: jax.Array | int, saddle: Saddle, solver: Solver, probe: Probe | M
     compilation.enable_cache()
     if probe is not None and not isinstance(probe, Probe):
         probe = Probe(probe)
-    result = solver.solve(as_key(key), saddle, probe)
+    result = solver.solve(checks.as_key(key), saddle, probe)
     if result.message:
         warnings.warn(result.message, EarlyStopWarning if result.finite else DivergenceWarning, stacklevel=2)
     return result
-
-
-def as_key(key: jax.Array | int) -> jax.Array:
-    """A JAX key, made from a seed where a whole number is given."""
-    if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
-        return jax.random.key(int(key))
-    if isinstance(key, jax.Array) and (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
-        return key
-    raise checks.InputError(f"key must be a JAX random key or a whole number from 0 to 2**32 - 1, not {key!r}")

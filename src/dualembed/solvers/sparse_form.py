@@ -32,7 +32,8 @@ class SparseForm(Solver):
     It is `ClosedForm(folds=1)` for tables of thousands of states, which it never writes out as dense matrices. With a
     table on either side and no penalty it solves the empirical equations E[moment | context] = 0 exactly.
     Features that no sample weighs, such as those of states where a process ends, have weight 0, as in the closed form.
-    Any other direction on which the data say nothing makes the system singular; a penalty decides it.
+    Any other direction on which the data say nothing makes the system singular, and a context whose equation holds for
+    no function (at a state that is never left f(s) - f(s) = 1) contradicts itself; a primal penalty decides either.
     """
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
@@ -82,6 +83,8 @@ def _solved(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tup
     used = [abs(each).sum(axis=0) > 0 for each in (sums.dual, sums.cross)]
     cross, gram = sums.cross[used[0]][:, used[1]], sums.dual[used[0]][:, used[0]]
     target = sums.target[used[0]]
+    if not primal_penalty:
+        _check_solvable(cross, target)
     moments, size = cross.shape
     if moments == size and not primal_penalty:
         # As many equations as unknowns: Aᵀη = 0 leaves η = 0 and Aθ = b, half the system and far better conditioned.
@@ -97,6 +100,17 @@ def _solved(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tup
     eta, theta = np.zeros(len(used[0])), np.zeros(len(used[1]))
     eta[used[0]], theta[used[1]] = found[:moments], found[moments:]
     return eta, theta
+
+
+def _check_solvable(cross: Any, target: np.ndarray) -> None:
+    """Raise where an equation has no unknown and yet a right-hand side: least squares would drop it in silence."""
+    lost = int(np.sum((abs(cross).sum(axis=1) == 0) & (target != 0)))
+    if lost:
+        raise checks.InputError(
+            f"no function fulfils the equations of {lost} of the {len(target)} contexts, where the points' weights "
+            "cancel (a state that is never left, say): leave their rows out, or give primal_penalty, such as 1e-9, for "
+            "a compromise"
+        )
 
 
 def _determined(system: Any, right: np.ndarray) -> np.ndarray:

@@ -13,12 +13,15 @@ from dualembed import checks
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.linear import LinearSpace
 
+SHOWN = 3000  # samples from which on a solver or a preconditioner may have shown a part of them
+
 
 class Table(LinearSpace):
     """f(x) = its entry for x, |f|² the sum of squares; 0 at points that are not in the table.
 
-    The points are those given, (m,) or (m, d), or every distinct one of the data. Values are looked up by
-    equality, so that states should be numbered or otherwise exact.
+    The points are those given, (m,) or (m, d), or every distinct one of the data; a stochastic solver does not show all
+    of them if they are many, and asks for them. Values are looked up by equality, so that states should be numbered or
+    otherwise exact.
 
     >>> Table([0, 1, 2]).points.shape
     (3, 1)
@@ -45,10 +48,17 @@ class Table(LinearSpace):
             return TableMap(jnp.asarray(self.points) if isinstance(layout.pilot, jax.Array) else self.points)
         if checks.traced(layout.pilot):
             raise checks.InputError("a Table under jit or vmap needs its points given: Table(points)")
-        if layout.capacity > layout.pilot.shape[0] // layout.per_sample:
+        shown = layout.pilot.shape[0] // layout.per_sample
+        if layout.capacity > shown:
             raise checks.InputError(
-                f"a Table finds its points in the {layout.pilot.shape[0] // layout.per_sample} samples shown before a "
+                f"a Table finds its points in the {shown} samples shown before a "
                 f"run, of which there are {layout.capacity}, and may miss some; give them: Table(points)"
+            )
+        # Closed forms show all the data, in NumPy. A run of few steps meets other rows than those it was shown.
+        if isinstance(layout.pilot, jax.Array) and shown >= SHOWN:
+            raise checks.InputError(
+                f"a Table finds its points in the samples shown before a run, here {shown}, which may be some of "
+                "many; give them: Table(points)"
             )
         distinct = _distinct(np.asarray(layout.pilot))[0]
         return TableMap(jnp.asarray(distinct) if isinstance(layout.pilot, jax.Array) else distinct)
