@@ -19,9 +19,9 @@ ROWS = [
     {"selection"},
     {"embeddings"},
     {"solvers"},
-    {"saddle"},
+    {"saddle", "trajectories"},
     {"problems", "spaces", "data"},
-    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies", "trajectories"},
+    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies"},
     {"checks", "progress", "files", "compilation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
