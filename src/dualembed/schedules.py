@@ -76,6 +76,24 @@ class OffsetLinear(Offset):
         return self.rate / (self.offset + jnp.asarray(t, dtype=float))
 
 
+class OffsetPower(Offset):
+    """rate / (offset + t^power), which is any of the others at its power: a sweep can go over them all at once.
+
+    >>> float(OffsetPower(6.0, 1.0, 0.5)(4))
+    2.0
+    """
+
+    power: float | jax.Array = eqx.field(default=0.5, converter=checks.real)
+
+    def __check_init__(self) -> None:
+        checks.not_negative("power", self.power)
+        checks.single("power", self.power)
+
+    def __call__(self, t: jax.Array) -> jax.Array:
+        """rate / (offset + t^power)."""
+        return self.rate / (self.offset + jnp.asarray(t, dtype=float) ** self.power)
+
+
 class Power(Schedule):
     """rate / t^power, such as the two time scales t^(-3/4) and t^(-1/2) of compositional gradients.
 

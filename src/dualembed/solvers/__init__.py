@@ -1,6 +1,7 @@
 """Solvers: from a key and a saddle to a Result."""
 
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve
+from dualembed.solvers.centred_sgd import CentredEmbeddingSGD
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.embedding_sgd import EmbeddingSGD
 from dualembed.solvers.gap import Gap, duality_gap
@@ -12,6 +13,7 @@ from dualembed.solvers.stochastic import StochasticSolver
 from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty, standard_errors
 
 __all__ = [
+    "CentredEmbeddingSGD",
     "ClosedForm",
     "DivergenceWarning",
     "EarlyStopWarning",

@@ -16,6 +16,7 @@ from dualembed.saddle import DualFunction, Saddle
 from dualembed.spaces.base import Function
 
 Metric = Callable[[Function, DualFunction], Any]
+ITERATES = ("averaged", "last")
 
 
 class DivergenceWarning(RuntimeWarning):
@@ -63,13 +64,24 @@ class Result(eqx.Module):
 
 
 class Probe(eqx.Module):
-    """A metric(primal, dual) recorded along the way: every so many steps, or at the given ones (0 is the start)."""
+    """A metric(primal, dual) recorded along the way: every so many steps, or at the given ones (0 is the start).
+
+    Of the `iterates` it sees the averaged and the last; a slow metric need not be paid for both.
+    """
 
     metric: Metric
     every: int | None = None
     at: tuple[int, ...] = ()
+    iterates: tuple[str, ...] = ITERATES
 
-    def __init__(self, metric: Metric, every: int | None = None, *, at: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        metric: Metric,
+        every: int | None = None,
+        *,
+        at: Sequence[int] = (),
+        iterates: Sequence[str] = ITERATES,
+    ) -> None:
         if not callable(metric):
             raise checks.InputError(f"metric must be a function of (primal, dual), not {metric!r}")
         if every is not None:
@@ -77,7 +89,17 @@ class Probe(eqx.Module):
         at = (at,) if isinstance(at, int) else at
         for step in at:
             checks.count("at", step, at_least=0)
+        iterates = (iterates,) if isinstance(iterates, str) else tuple(iterates)
+        if not iterates or not set(iterates) <= set(ITERATES):
+            raise checks.InputError(f"iterates must be of {ITERATES}, not {iterates!r}")
         self.metric, self.every, self.at = metric, every, tuple(int(step) for step in at)
+        self.iterates = iterates
+
+    def look(self, averaged: Pair, last: Pair) -> tuple[Any, Any]:
+        """The metric of both pairs; None for one that is not wanted."""
+        pairs = zip(ITERATES, (averaged, last), strict=True)
+        first, second = (self.metric(pair.primal, pair.dual) if name in self.iterates else None for name, pair in pairs)
+        return first, second
 
     def marks(self, steps: int) -> set[int]:
         """The steps, of a budget of `steps`, at which to look: always the last, about twenty where none are named."""

@@ -66,7 +66,7 @@ def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap
     primal_key, dual_key = jax.random.split(key)
     saddle.primal.check(points.shape[1])
     saddle.dual.check(contexts.shape[1])
-    layout = {"steps": 1, "batch": 1, "per_sample": 1, "capacity": 1}
+    layout: dict[str, Any] = {"steps": 1, "batch": 1, "per_sample": 1, "capacity": 1}
     return (
         saddle.primal.feature_map(primal_key, Layout(points, **layout)),
         saddle.dual.feature_map(dual_key, Layout(contexts, **layout)),

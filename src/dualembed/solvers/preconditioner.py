@@ -61,7 +61,7 @@ class Preconditioner(eqx.Module):
         points = terms.points.reshape(-1, terms.points.shape[-1])
         saddle.primal.check(points.shape[1])
         saddle.dual.check(terms.context.shape[1])
-        once = {"steps": 1, "batch": 1, "per_sample": 1, "capacity": 1}
+        once: dict[str, Any] = {"steps": 1, "batch": 1, "per_sample": 1, "capacity": 1}
         primal = saddle.primal.feature_map(primal_key, Layout(points, **once))
         dual = saddle.dual.feature_map(dual_key, Layout(terms.context, **once))
         roots = self._roots(saddle, terms, primal, dual=dual, batch=batch)

@@ -104,16 +104,17 @@ class StochasticSolver(Solver):
         terms = saddle.terms(source.pilot(pilot_key, PILOT))
         # Of a finite data set every row is checked, not only those of the pilot.
         self.check(saddle, saddle.terms() if isinstance(source, Dataset) else terms)
-        layout = {
+        layout: dict[str, Any] = {
             "steps": self.steps,
             "batch": self.batch,
+            "whole": isinstance(source, Dataset) and source.rows <= PILOT,
             "capacity": source.capacity(batch=self.batch, steps=self.steps),
         }
         points = terms.points.reshape(-1, terms.points.shape[-1])
         _check_space("primal", saddle.primal, points.shape[1])
         _check_space("dual", saddle.dual, terms.context.shape[1])
         primal = Layout(points, per_sample=terms.points.shape[1], **layout)
-        idle = {"steps": 1, "batch": 1, "capacity": 1}
+        idle = {**layout, "steps": 1, "batch": 1, "capacity": 1}
         dual = Layout(terms.context, per_sample=1, **(layout if self.has_dual else idle))
         return Run(
             saddle.primal.init(primal_key, primal),
@@ -188,7 +189,8 @@ def step(solver: StochasticSolver, saddle: Saddle, run: Run, batch: tuple[Any, j
         return jnp.where(alive, values, 0.0)
 
     def move(points: jax.Array, values: jax.Array, slopes: jax.Array) -> Move:
-        return Move(still(points), still(values), still(slopes), slots, number)
+        # Points are a matter of the samples alone, so that runs side by side under vmap share their kernel values.
+        return Move(jnp.where(sound, points, 0.0), still(values), still(slopes), slots, number)
 
     primal = saddle.primal.descend(
         run.primal,
@@ -258,10 +260,10 @@ class _Record:
         """Note the metric where the probe wants it, and at the end of a run wherever that is."""
         if self.probe is None or step in self.steps or not (last or step in self.marks):
             return
-        averaged, current = functions(self.rules, run)
+        averaged, current = self.probe.look(*functions(self.rules, run))
         self.steps.append(step)
-        self.averaged.append(self.probe.metric(averaged.primal, averaged.dual))
-        self.last.append(self.probe.metric(current.primal, current.dual))
+        self.averaged.append(averaged)
+        self.last.append(current)
 
     def result(self, run: Run, message: str) -> Result:
         """The functions without their empty buffers, and the notes."""

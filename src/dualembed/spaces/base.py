@@ -23,6 +23,7 @@ class Layout(eqx.Module):
     batch: int = eqx.field(static=True)  # samples per step
     per_sample: int = eqx.field(static=True)  # points per sample
     capacity: int = eqx.field(static=True)  # distinct samples in the whole run
+    whole: bool = eqx.field(default=False, static=True)  # the pilot is known to hold every sample of the run
 
     @property
     def dimension(self) -> int:

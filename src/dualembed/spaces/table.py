@@ -13,7 +13,7 @@ from dualembed import checks
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.linear import LinearSpace
 
-SHOWN = 3000  # samples from which on a solver or a preconditioner may have shown a part of them
+SHOWN = 3000  # samples from which on a layout that does not say whether they are the whole may be a part of it
 
 
 class Table(LinearSpace):
@@ -48,6 +48,13 @@ class Table(LinearSpace):
             return TableMap(jnp.asarray(self.points) if isinstance(layout.pilot, jax.Array) else self.points)
         if checks.traced(layout.pilot):
             raise checks.InputError("a Table under jit or vmap needs its points given: Table(points)")
+        if not layout.whole:
+            self._check_shown(layout)
+        distinct = _distinct(np.asarray(layout.pilot))[0]
+        return TableMap(jnp.asarray(distinct) if isinstance(layout.pilot, jax.Array) else distinct)
+
+    def _check_shown(self, layout: Layout) -> None:
+        """Raise where the pilot may be without some of the points."""
         shown = layout.pilot.shape[0] // layout.per_sample
         if layout.capacity > shown:
             raise checks.InputError(
@@ -60,8 +67,6 @@ class Table(LinearSpace):
                 f"a Table finds its points in the samples shown before a run, here {shown}, which may be some of "
                 "many; give them: Table(points)"
             )
-        distinct = _distinct(np.asarray(layout.pilot))[0]
-        return TableMap(jnp.asarray(distinct) if isinstance(layout.pilot, jax.Array) else distinct)
 
 
 class TableMap(FeatureMap):
