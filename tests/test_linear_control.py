@@ -95,18 +95,60 @@ def test_a_chain_of_period_two_has_its_positive_eigenvalue() -> None:
     assert found.average_cost == pytest.approx(0.4, abs=1e-8)
 
 
-def test_a_reference_keeps_all_its_digits_and_one_outside_the_data_is_refused() -> None:
-    """0.2 in float32 equals no state, nor does 0.3 equal 3 * 0.1: z is 1 there then, and 0 at every state."""
+def two_classes(*extra: tuple[int, int]) -> sources.Dataset:
+    """States 0 and 1 lead to each other at a cost of 0.2, states 2 and 3 at one of 1; and so do the extra steps."""
+    steps = np.array([(0, 1), (1, 0), (2, 3), (3, 2), (0, 0), (2, 2), *extra])
+    return sources.Dataset(state=steps[:, 0], next_state=steps[:, 1], cost=np.where(steps[:, 0] < 2, 0.2, 1.0))
+
+
+def test_a_reference_from_which_the_process_does_not_get_to_where_it_costs_least_is_refused() -> None:
+    """z is 0 on the costlier of two classes apart, and a normalisation there has no solution."""
+    saddle = de.Saddle(problems.AverageCost(two_classes(), 1.0, 2.0), TABLE, TABLE)
+    with pytest.raises(InputError, match=r"reference \[2\.0\] is \S+ times its largest .* such as \[[01]\.0\]"):
+        average_cost(0, saddle)
+
+
+@pytest.mark.parametrize(("reference", "extra"), [(0.0, ()), (2.0, ((3, 0),))])
+def test_a_reference_in_the_cheaper_class_or_with_a_way_to_it_will_do(
+    reference: float, extra: tuple[tuple[int, int], ...]
+) -> None:
+    found = average_cost(0, de.Saddle(problems.AverageCost(two_classes(*extra), 1.0, reference), TABLE, TABLE))
+    assert found.average_cost == pytest.approx(0.2, abs=1e-8)
+    values = np.asarray(found.result.primal(np.arange(4.0)))
+    assert values[int(reference)] == pytest.approx(1.0, abs=1e-6)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(("reference", "number"), [(0.2, 2), (0.3, 3), (0.26, 3), (0.5 + 1e-9, 5)])
+def test_a_reference_between_states_is_the_nearest_of_them(reference: float, number: int) -> None:
+    """0.2 in float32 equals no state, nor does 0.3 equal 3 * 0.1: z would be 1 there, and 0 at every state."""
     passive, state, following, rng = chain(0)
     cost = rng.uniform(-0.5, 1, STATES)
     data = sources.Dataset(state=0.1 * state, next_state=0.1 * following, cost=cost[state])
-    found = average_cost(0, de.Saddle(problems.AverageCost(data, 1.0, 0.2), TABLE, TABLE))
-    wanted = perron(passive, cost, reference=2)[1]
-    np.testing.assert_allclose(found.result.primal(0.1 * np.arange(STATES)), wanted, rtol=1e-5)
-    with pytest.raises(
-        InputError, match=r"at the reference \[0\.3\], where it should be 1, and at most \S+ where the data"
-    ):
-        average_cost(0, de.Saddle(problems.AverageCost(data, 1.0, 0.3), TABLE, TABLE))
+    eigenvalue, wanted = perron(passive, cost, reference=number)
+    points = 0.1 * np.arange(STATES)
+    found = average_cost(0, de.Saddle(problems.AverageCost(data, 1.0, reference), TABLE, TABLE))
+    np.testing.assert_allclose(found.result.primal(points), wanted, rtol=1e-5)
+    given = problems.AverageCost(data, eigenvalue, reference)
+    for solver in EXACT:
+        np.testing.assert_allclose(exact(given, points, solver), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("reference", [-0.1, 0.6])
+def test_a_reference_outside_the_range_of_the_states_is_refused(reference: float) -> None:
+    _, state, following, _ = chain(0)
+    data = sources.Dataset(state=0.1 * state, next_state=0.1 * following, cost=0.0 * state)
+    nearest = 0.0 if reference < 0 else 0.5
+    with pytest.raises(InputError, match=rf"not \[{reference}\], which is outside .*; the nearest is \[{nearest}\]"):
+        problems.AverageCost(data, 1.0, reference)
+
+
+def test_penalties_that_outweigh_the_normalisation_are_named() -> None:
+    _, state, following, _ = chain(0)
+    data = sources.Dataset(state=state, next_state=following, cost=0.0 * state)
+    saddle = de.Saddle(problems.AverageCost(data, 1.0, 2.0), TABLE, TABLE, primal_penalty=100.0)
+    with pytest.raises(InputError, match=r"at the reference \[2\.0\], where it should be 1, .*: lower the penalties"):
+        average_cost(0, saddle)
 
 
 # A grid world: wander to one of the free neighbours or stay, at a cost a step, until the goal.
@@ -318,6 +360,18 @@ def test_first_exit_refuses_columns_that_will_not_do_in_one_sentence(columns: di
     given = {name: value for name, value in {**ROWS, **columns}.items() if value is not None}
     with pytest.raises(InputError, match=sentence):
         problems.FirstExit(sources.Dataset(**given))
+
+
+def test_a_cost_that_is_no_number_is_named() -> None:
+    missing = {"terminal_cost": [0.0, np.nan]}
+    with pytest.raises(InputError, match=r"terminal_cost has 1 NaN .* in row 1"):
+        sources.Dataset(**{**ROWS, **missing})
+    rows = {name: np.asarray(value) for name, value in {**ROWS, **missing}.items()}
+    problem = problems.FirstExit(sources.Dataset(**ROWS))
+    with pytest.raises(InputError, match="terminal_cost must be a number, not NaN as in row 1"):
+        problem.terms(rows)
+    # Where s' is not terminal it does not matter.
+    problem.terms({**rows, "terminal_cost": np.array([np.nan, 0.0])})
 
 
 def test_average_cost_refuses_what_will_not_do_in_one_sentence() -> None:

@@ -13,9 +13,11 @@ from dualembed.problems import AverageCost, Moment, Terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result, solve
 from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, double_terms, gather
+from dualembed.solvers.statistics import TILE, Statistics, double_terms, features_at, gather, on_host
 from dualembed.sources import Sample
-from dualembed.spaces.base import Function
+from dualembed.spaces.base import FeatureMap, Function
+
+VANISHING = 1e-8  # of the largest: the root of what rounding leaves, since normal equations square it
 
 
 class AverageCostSolution(NamedTuple):
@@ -40,7 +42,8 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
     key = checks.as_key(key)
     primal, dual = feature_maps(key, saddle)
     now, following = (gather(Moment(problem.source, part), primal, dual)[0] for part in (_now, _following))
-    eigenvalue = _principal(now, following, number(saddle.primal_penalty), number(saddle.dual_penalty))
+    eigenvalue, weights = _principal(now, following, number(saddle.primal_penalty), number(saddle.dual_penalty))
+    _check_not_zero(primal, weights, problem)
     known = AverageCost(problem.source, eigenvalue, problem.reference, problem.loss)
     penalties = {name: getattr(saddle, name) for name in ("primal_penalty", "dual_penalty")}
     result = solve(key, Saddle(known, saddle.primal, saddle.dual, **penalties), ClosedForm(folds=1))
@@ -48,8 +51,25 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
     return AverageCostSolution(result, eigenvalue, float(-np.log(eigenvalue)))
 
 
+def _check_not_zero(primal: FeatureMap, weights: np.ndarray, problem: AverageCost) -> None:
+    """Raise where the eigenfunction vanishes at the reference, so that no multiple of it is 1 there."""
+    primal, reference = on_host(primal), np.asarray(problem.reference, dtype=np.float64)
+    there = abs(float((features_at(primal, reference[None]) @ weights)[0]))
+    states = np.concatenate([terms.context for terms in double_terms(problem)])
+    sizes = np.concatenate(
+        [np.abs(features_at(primal, states[start : start + TILE]) @ weights) for start in range(0, len(states), TILE)]
+    )
+    largest = int(np.argmax(sizes))
+    if there <= VANISHING * sizes[largest]:
+        raise checks.InputError(
+            f"the desirability at the reference {reference.tolist()} is {there / sizes[largest]:.1e} times its largest "
+            "and cannot be set to 1, since from there the process does not get to where it costs least; choose as the "
+            f"reference a state from which it does, such as {states[largest].tolist()}"
+        )
+
+
 def _check_reference(function: Function, problem: AverageCost) -> None:
-    """Raise where z is 1 at the reference and 0 elsewhere: a state apart from the data has only the normalisation."""
+    """Raise where z is far from 1 at the reference, or 0 at all the data: penalties can outweigh the normalisation."""
     reference = np.asarray(problem.reference)
     states = np.concatenate([terms.context for terms in double_terms(problem)])
     values = np.asarray(function(np.concatenate([reference[None], states])))
@@ -57,8 +77,7 @@ def _check_reference(function: Function, problem: AverageCost) -> None:
     if not (abs(there - 1.0) <= 0.5 and most > 0.01):
         raise checks.InputError(
             f"the desirability came out as {there:.3g} at the reference {reference.tolist()}, where it should be 1, "
-            f"and at most {most:.3g} where the data are: choose a state of the data as the reference (with all its "
-            "digits for a Table), or lower the penalties"
+            f"and at most {most:.3g} where the data are: lower the penalties, or choose another state as the reference"
         )
 
 
@@ -77,18 +96,21 @@ def _value(sample: Sample, where: str, weight: jax.Array) -> Terms:
     return Terms(point[:, None], weight[:, None], 0.0 * weight, state, 0.0 * weight)
 
 
-def _principal(now: Statistics, following: Statistics, primal_penalty: float, dual_penalty: float) -> float:
-    """The largest positive eigenvalue of T."""
+def _principal(
+    now: Statistics, following: Statistics, primal_penalty: float, dual_penalty: float
+) -> tuple[float, np.ndarray]:
+    """The largest positive eigenvalue of T, and its eigenvector (m,)."""
     values, vectors = np.linalg.eigh(now.dual / now.count)
     root = np.sqrt(pseudo_inverse(values, dual_penalty))[:, None]
     left, right = (root * (vectors.T @ each.cross / each.count) for each in (now, following))
     spectrum, basis = np.linalg.eigh(left.T @ left)
     operator = (basis * pseudo_inverse(spectrum, primal_penalty)) @ basis.T @ (left.T @ right)
-    found = np.linalg.eigvals(operator)
+    found, eigenvectors = np.linalg.eig(operator)
     # Perron: the eigenvalue of largest modulus is real and positive; noise may give others small imaginary parts.
-    real = found[np.abs(found.imag) <= 1e-9 * np.max(np.abs(found))].real
-    if not np.any(real > 0):
+    real = np.where(np.abs(found.imag) <= 1e-9 * np.max(np.abs(found)), found.real, -np.inf)
+    principal = int(np.argmax(real))
+    if not real[principal] > 0:
         raise checks.InputError(
             "the data show no positive eigenvalue of e^(-cost) P: give more transitions, a richer dual or more penalty"
         )
-    return float(real.max())
+    return float(real[principal]), eigenvectors[:, principal].real

@@ -74,6 +74,13 @@ class AverageCost(Problem):
     eigenfunction, with z(s_0) = 1 at the reference state s_0. The normalisation stands inside the moment: against the
     left eigenvector, which is positive, the equation says z(s_0) = 1, and then that z is the eigenfunction.
     `control.average_cost` finds λ together with z; here it is given. Columns: state, cost, next_state.
+
+    At an s_0 that the equation says nothing of, z(s_0) = 1 and z = 0 elsewhere would be a solution. So s_0 is the state
+    of a Dataset nearest to the reference, which only sets z's scale; a reference outside their range is refused. With
+    samples drawn on demand s_0 is the reference as given, and must be a state that they visit.
+
+    >>> AverageCost(Dataset(state=[0.1, 0.2], cost=[0, 0], next_state=[0.2, 0.1]), 1.0, 0.19).reference.tolist()
+    [0.2]
     """
 
     source: Source
@@ -87,7 +94,7 @@ class AverageCost(Problem):
         checked = checks.array("reference", reference, ndim=(0, 1))
         # All its digits: a table looks states up by equality.
         exact = checked if checks.traced(checked) else np.asarray(reference, dtype=np.float64)
-        self.reference = exact[None] if exact.ndim == 0 else exact
+        self.reference = _visited(source, exact[None] if exact.ndim == 0 else exact)
         self.loss = Square() if loss is None else loss
 
     def __check_init__(self) -> None:
@@ -118,8 +125,32 @@ class AverageCost(Problem):
         )
 
 
+def _visited(source: Source, reference: Any) -> Any:
+    """The state of a data set nearest to the reference, which must be in their range; any other source's as given."""
+    states = source.table.get("state") if isinstance(source, Dataset) else None
+    if states is None or checks.traced(states, reference):
+        return reference
+    rows = states.reshape(len(states), -1)
+    if rows.shape[1:] != reference.shape:
+        return reference  # `terms` has a sentence about that
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    spread = np.where(high > low, high - low, 1.0)
+    nearest = rows[np.argmin(np.sum(((rows - reference) / spread) ** 2, axis=1))]
+    slack = 1e-6 * (spread + np.abs(reference))  # for a reference or a state that has been rounded
+    if np.any((reference < low - slack) | (reference > high + slack)):
+        raise checks.InputError(
+            f"reference must be a state of the data, not {reference.tolist()}, which is outside their range, "
+            f"{low.tolist()} to {high.tolist()}, and would leave z = 0 at all of them; the nearest is "
+            f"{nearest.tolist()}"
+        )
+    return nearest
+
+
 def _decay(name: str, cost: Any) -> jax.Array:
     """e^(-cost), refused where that is beyond the numbers there are."""
+    if not checks.traced(cost) and np.any(np.isnan(np.asarray(cost))):
+        row = int(np.argmax(np.isnan(np.asarray(cost))))
+        raise checks.InputError(f"{name} must be a number, not NaN as in row {row}; drop or fill those rows")
     found = jnp.exp(-jnp.asarray(cost))
     if not checks.traced(found) and not np.all(np.isfinite(np.asarray(found))):
         raise checks.InputError(
