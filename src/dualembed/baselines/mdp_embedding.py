@@ -10,7 +10,7 @@ import itertools
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import jax
@@ -100,12 +100,9 @@ class EmbeddedSGD(eqx.Module):
 
         The dual is V's Bellman residual V(s) - Σ_i β_i(s) (r_i + γ V(s'_i)), by the same embedding.
         """
-        data = Transitions.of(problem)
         compilation.enable_cache()
-        draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
-        kept = data.drawn(draw_key, self.cap)
-        embedding, course = self.embed(embed_key, kept, data)
-        order = problem.source.plan(order_key, batch=self.batch, steps=self.steps).order  # type: ignore[attr-defined]
+        ready = self.prepared(key, problem)
+        embedding, kept, course, order = ready.embedding, ready.kept, ready.course, ready.order
         probe = probe if probe is None or isinstance(probe, Probe) else Probe(probe)
         wanted = probe.marks(self.steps) if probe else set()
         seen: list[tuple[int, Any, Any]] = []
@@ -116,12 +113,9 @@ class EmbeddedSGD(eqx.Module):
 
         def look(step: int, run: Run) -> None:
             if probe is not None and step in wanted:
-                seen.append((step, *(probe.metric(pair.primal, pair.dual) for pair in pairs(run))))
+                seen.append((step, *probe.look(*pairs(run))))
 
-        with jax.enable_x64(True):
-            # In float32 what is kept up would drift away from the weights it follows, step by step.
-            course = jax.tree.map(jnp.asarray, course)
-            run = Run.begin(course, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
+        run = ready.begin()
         look(0, run)
         for start, stop in itertools.pairwise(sorted({0, self.steps} | wanted)):
             with jax.enable_x64(True):
@@ -134,6 +128,18 @@ class EmbeddedSGD(eqx.Module):
         if message:
             warnings.warn(message, DivergenceWarning, stacklevel=2)
         return Result(averaged.primal, averaged.dual, trace, not message, last, int(run.taken), message)
+
+    def prepared(self, key: jax.Array | int, problem: PolicyEvaluation) -> Prepared:
+        """The embedding, which no step size changes, and the order of the rows."""
+        data = Transitions.of(problem)
+        draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
+        kept = data.drawn(draw_key, self.cap)
+        embedding, course = self.embed(embed_key, kept, data)
+        order = problem.source.plan(order_key, batch=self.batch, steps=self.steps).order  # type: ignore[attr-defined]
+        with jax.enable_x64(True):
+            # In float32 what is kept up would drift away from the weights it follows, step by step.
+            course = jax.tree.map(jnp.asarray, course)
+        return Prepared(kept, embedding, course, order, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
 
     def _epilogue(self, run: Run) -> str:
         """What went otherwise than planned; empty when nothing did."""
@@ -317,6 +323,21 @@ class FeatureCourse(Course):
     def function(self, weights: jax.Array) -> LinearFunction:
         """V."""
         return LinearFunction(self.features, weights)
+
+
+class Prepared(NamedTuple):
+    """All that a run needs before its first step; its values count as diverging beyond the limit."""
+
+    kept: Transitions
+    embedding: ConditionalEmbedding
+    course: Course
+    order: jax.Array  # (steps, batch), the rows of every batch
+    limit: float
+
+    def begin(self) -> Run:
+        """The run before its first step."""
+        with jax.enable_x64(True):
+            return Run.begin(self.course, self.limit)
 
 
 class Run(eqx.Module):
