@@ -7,8 +7,9 @@ import pytest
 
 import dualembed as de
 from dualembed import baselines, schedules, solvers
+from dualembed.experiments import garnet_sweep
 from dualembed.experiments.garnet import Garnet, cuts, garnet, normalised
-from dualembed.experiments.garnet_sweep import TUNING_SEED, WEIGHINGS, Contender, iterates
+from dualembed.experiments.garnet_sweep import FIRST_STAGE, SECOND_STAGE, WEIGHINGS, Contender, chosen, iterates, sweep
 
 SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
 
@@ -162,5 +163,41 @@ def test_runs_made_at_once_are_the_runs_one_by_one(weights: str) -> None:
 
 
 def test_no_trial_can_have_a_seed_that_settings_were_chosen_on() -> None:
-    assert TUNING_SEED > 2**31 + 10**9  # the command line takes seeds below 2**31
-    assert TUNING_SEED + 10 < 2**32  # JAX's are below this
+    assert min(*FIRST_STAGE, *SECOND_STAGE) > 2**31 + 10**9  # the command line takes seeds below 2**31
+    assert max(*FIRST_STAGE, *SECOND_STAGE) < 2**32  # JAX's are below this
+
+
+def test_the_second_stage_has_eight_garnets_that_the_first_did_not_see() -> None:
+    assert len(set(SECOND_STAGE)) == 8
+    assert not set(FIRST_STAGE) & set(SECOND_STAGE)
+
+
+def test_what_does_best_on_the_first_garnets_and_fails_on_the_next_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Setting i has excess i at first, then 100 - i, where only the best twelve are run."""
+    settings = {f"setting {number}": Contender(baselines.LSTD(float(number))) for number in range(20)}
+
+    def swept(case: str, given: dict[str, Contender], seeds: tuple[int, ...]) -> dict[str, float]:
+        numbers = {label: contender.solver.ridge for label, contender in given.items()}
+        return numbers if seeds == FIRST_STAGE else {label: 100 - number for label, number in numbers.items()}
+
+    monkeypatch.setattr(garnet_sweep, "grid", lambda name: settings)
+    monkeypatch.setattr(garnet_sweep, "sweep", swept)
+    found = chosen("uniform behaviour", "LSTD")
+    assert list(found) == [f"setting {number}" for number in range(11, -1, -1)]
+    assert list(found.values()) == sorted(found.values())
+
+
+def test_a_run_that_ends_in_no_number_counts_as_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"sound": Contender(baselines.LSTD(1.0)), "broken": Contender(baselines.LSTD(2.0))}
+    monkeypatch.setattr(garnet_sweep, "ROWS", 100)
+    monkeypatch.setattr(garnet_sweep, "garnet", lambda seed, **options: SMALL)
+    monkeypatch.setattr(
+        garnet_sweep,
+        "iterates",
+        lambda world, runs, data, seed: [np.full((2, 12), np.nan if run.solver.ridge == 2 else 0.0) for run in runs],
+    )
+    found = sweep("uniform behaviour", settings, (0, 1))
+    assert found["broken"] == np.inf
+    np.testing.assert_allclose(found["sound"], SMALL.excess(np.zeros(12)))
