@@ -14,16 +14,19 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo reproduce test lint format clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
 demo: $(READY) ## recover a function from its blurred values; writes demo/figure.png and demo/results.json
 	$(BIN)/dualembed reproduce illustration --out demo
 
+reproduce: $(READY) ## run the paper's six experiments (about an hour on two cores); writes results/, goes on where it stopped
+	@for name in illustration noisy quantum navigation cartpole puma; do $(BIN)/dualembed reproduce $$name || exit; done
+
 test: lint ## check style and types, then run all tests
-	$(BIN)/pytest -n $(JOBS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
 lint: $(READY) ## check style, format and types
 	$(BIN)/ruff check .

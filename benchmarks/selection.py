@@ -58,14 +58,14 @@ def measurements(rows: int, seed: int, draws: int = 1) -> problems.Invariance:
 
 def transitions(rows: int, seed: int) -> problems.PolicyEvaluation:
     """The Navigation problem on so many transitions."""
-    return problems.PolicyEvaluation(navigation.dataset(rows, seed), navigation.DISCOUNT, reward_known=True)
+    return problems.PolicyEvaluation(navigation.PROCESS.dataset(rows, seed), navigation.DISCOUNT, reward_known=True)
 
 
 def navigation_error(rows: int, seed: int) -> dict[str, float]:
     """The true MSBE of the chosen model."""
     start = time.perf_counter()
     result = auto(seed, transitions(rows, seed))
-    return {"value": navigation.msbe(result.primal), "seconds": time.perf_counter() - start}
+    return {"value": navigation.PROCESS.msbe(result.primal), "seconds": time.perf_counter() - start}
 
 
 def navigation_oracle(rows: int, seed: int) -> float:
@@ -75,7 +75,7 @@ def navigation_oracle(rows: int, seed: int) -> float:
     states, following = (np.asarray(problem.source.table[name]) for name in ("state", "next_state"))
     landmarks = rng.permutation(np.concatenate([states, following]))[:500]
     centres = rng.permutation(states)[: min(600, rows // 2)]
-    few = navigation.evaluation_states(100)
+    few = navigation.PROCESS.test_states(100)
     candidates: list[tuple[float, LinearFunction]] = []
     for make, widths in ((kernels.Gaussian, (0.07, 0.09, 0.12)), (kernels.Matern52, (0.1, 0.15, 0.22))):
         for width in widths:
@@ -88,7 +88,7 @@ def navigation_oracle(rows: int, seed: int) -> float:
                     (float(error), LinearFunction(primal, theta)) for error, theta in zip(errors, thetas, strict=True)
                 ]
     candidates.sort(key=lambda one: one[0])
-    return min(navigation.msbe(function) for _, function in candidates[:FINALISTS])
+    return min(navigation.PROCESS.msbe(function) for _, function in candidates[:FINALISTS])
 
 
 def few_state_errors(features: Any, thetas: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -165,7 +165,7 @@ def weighings(*, quick: bool) -> Iterator[tuple[str, int, Callable[[int], Weighi
             yield f"{kind} {name}, n={rows}", 10, partial(instruments, draw, name, rows)
     noise = f"noisy measurement, n={many}"
     yield noise, 5, lambda seed: weighing(seed, measurements(many, seed), noisy.mean_square_error)
-    yield f"navigation, n={few}", 3, lambda seed: weighing(seed, transitions(few, seed), navigation.msbe)
+    yield f"navigation, n={few}", 3, lambda seed: weighing(seed, transitions(few, seed), navigation.PROCESS.msbe)
 
 
 def compare(found: list[Weighing]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def honest_distance(rows: int, seed: int) -> tuple[float, float]:
     """(score - truth) / stderr and stderr / truth of the honest MSBE of a model that was fitted elsewhere."""
     function = auto(1000 + seed, transitions(min(rows, 1000), 1000 + seed)).primal
     score = honest_score(transitions(rows, seed), function)
-    truth = navigation.msbe(function, states=even_states())
+    truth = navigation.PROCESS.msbe(function, even_states())
     return (score.value - truth) / score.stderr, score.stderr / truth
 
 

@@ -26,8 +26,9 @@ ROWS = [
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
 SOCIABLE = ROWS[-2:]
-# Names of the package itself; the public ones are for users, and only the command line needs the version.
+# Names of the package itself; the public ones are for users, and only these need the version.
 OWN_NAMES = {"", "__version__"}
+NEED_VERSION = {"cli", "experiments"}
 
 
 def part(path: Path) -> str:
@@ -67,7 +68,7 @@ def allowed(importer: str, imported: str) -> bool:
     if importer == imported:
         return True
     if imported in OWN_NAMES:
-        return importer == "cli"
+        return importer in NEED_VERSION and imported == "__version__"
     above, below = row(importer), row(imported)
     return above < below or (above == below and ROWS[above] in SOCIABLE)
 

@@ -8,19 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from dualembed import __version__
 from dualembed.checks import InputError
 from dualembed.cli import main
 from dualembed.experiments import NAMES
-from dualembed.experiments.base import Method, Report
+from dualembed.experiments.experiment import Contender, Curve, Experiment
 
 # Importing any of these takes longer than the whole of --help may.
 HEAVY = ("jax", "numpy", "scipy", "matplotlib", "equinox", "optax")
@@ -30,29 +28,30 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
 
 
-class Experiment(ModuleType):
-    """An experiment that remembers how it was called."""
+class Method(Contender):
+    """A method that remembers how it was called, and raises an error if it is given one."""
 
     def __init__(self) -> None:
-        super().__init__("dualembed.experiments.noisy")
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[tuple[dict[str, Any], int, int]] = []
         self.error: BaseException | None = None
 
-    def run(self, *, trials: int, seed: int, quick: bool, progress: Any) -> Report:
-        self.calls.append({"trials": trials, "seed": seed, "quick": quick})
-        with progress(trials, "a trial") as tracker:
-            tracker.advance(to=trials)
+    def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
+        self.calls.append((settings, seed, samples))
         if self.error is not None:
             raise self.error
-        method = Method({}, samples=[10], mean=[0.5], std=[0.1], final=[0.5] * trials, seconds=[1.0] * trials)
-        return Report("noisy", trials, seed, "MSE", methods={"embedding-sgd": method}, draw=Figure)
+        return Curve([samples], [0.5 + settings.get("rate", 0.0)])
+
+    def grid(self) -> list[dict[str, Any]]:
+        return [{"rate": 2.0}, {"rate": 1.0}]
 
 
 @pytest.fixture
-def experiment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Experiment]:
-    module = Experiment()
+def method(monkeypatch: pytest.MonkeyPatch) -> Method:
+    method, module = Method(), ModuleType("dualembed.experiments.noisy")
+    experiment = Experiment("unswept", "", "MSE", {}, {"embedding-sgd": method}, samples=100, quick_samples=10)
+    module.EXPERIMENT = experiment  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    return module
+    return method
 
 
 def test_help_answers_at_once_without_heavy_imports() -> None:
@@ -147,12 +146,10 @@ def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, caps
     assert shown.out == ""
 
 
-def test_reproduce_runs_writes_and_prints(
-    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reproduce_runs_writes_and_prints(method: Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "folder"
     assert main(["reproduce", "noisy", "--trials", "3", "--seed", "7", "--out", str(folder)]) == 0
-    assert experiment.calls == [{"trials": 3, "seed": 7, "quick": False}]
+    assert method.calls == [({}, 7, 100), ({}, 8, 100), ({}, 9, 100)]
     assert json.loads((folder / "results.json").read_text())["trials"] == 3
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     shown = capsys.readouterr()
@@ -163,41 +160,63 @@ def test_reproduce_runs_writes_and_prints(
 
 
 def test_reproduce_has_defaults_that_quick_reduces(
-    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "noisy"]) == 0
+    assert method.calls == [({}, seed, 100) for seed in range(10)]
+    method.calls.clear()
     assert main(["reproduce", "noisy", "--quick"]) == 0
-    assert experiment.calls == [
-        {"trials": 10, "seed": 0, "quick": False},
-        {"trials": 2, "seed": 0, "quick": True},
-    ]
-    assert sorted(os.listdir(tmp_path / "results" / "noisy")) == ["figure.png", "results.json"]
+    assert method.calls == [({}, 0, 10), ({}, 1, 10)]
+    written = ["figure.pdf", "figure.png", "results.json", "trials.jsonl"]
+    assert sorted(os.listdir(tmp_path / "results" / "noisy")) == written
+
+
+def test_reproduce_goes_on_where_it_was_interrupted_unless_it_is_to_start_afresh(
+    method: Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "noisy", "--quick", "--out", str(tmp_path), "--trials"]
+    assert main([*arguments, "2"]) == 0
+    assert "Going on" not in capsys.readouterr().out
+    assert main([*arguments, "3"]) == 0
+    assert [seed for _, seed, _ in method.calls] == [0, 1, 2]
+    assert "Going on with" in capsys.readouterr().out
+    assert main([*arguments, "1", "--fresh"]) == 0
+    assert [seed for _, seed, _ in method.calls] == [0, 1, 2, 0]
+
+
+def test_a_sweep_chooses_the_settings_that_the_run_uses(method: Method, tmp_path: Path) -> None:
+    assert main(["reproduce", "noisy", "--quick", "--sweep", "--trials", "1", "--out", str(tmp_path)]) == 0
+    assert json.loads((tmp_path / "settings.json").read_text())["chosen"] == {"embedding-sgd": {"rate": 1.0}}
+    assert method.calls[-1] == ({"rate": 1.0}, 0, 10)
+    written = json.loads((tmp_path / "results.json").read_text())["methods"]["embedding-sgd"]
+    assert written["hyperparameters"] == {"rate": 1.0}
+    assert written["final"] == [1.5]
 
 
 def test_folder_that_cannot_be_written_is_refused_before_the_work(
-    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     assert main(["reproduce", "noisy", "--out", str(tmp_path / "file" / "folder")]) == 2
     assert "cannot be written" in capsys.readouterr().err
-    assert experiment.calls == []
+    assert method.calls == []
 
 
 def test_input_error_inside_is_code_2_and_any_other_error_is_raised(
-    experiment: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["reproduce", "noisy", "--out", str(tmp_path)]
-    experiment.error = InputError("bandwidth must be positive, not -1")
+    method.error = InputError("bandwidth must be positive, not -1")
     assert main(arguments) == 2
     assert capsys.readouterr().err == "dualembed: bandwidth must be positive, not -1\n"
-    experiment.error = ValueError("a mistake of ours")
+    method.error = ValueError("a mistake of ours")
     with pytest.raises(ValueError, match="a mistake of ours"):
         main(arguments)
 
 
-def test_interruption_is_code_130(experiment: Experiment, tmp_path: Path) -> None:
-    experiment.error = KeyboardInterrupt()
+def test_interruption_is_code_130(method: Method, tmp_path: Path) -> None:
+    method.error = KeyboardInterrupt()
     assert main(["reproduce", "noisy", "--out", str(tmp_path)]) == 130
 
 
@@ -206,11 +225,13 @@ def test_ctrl_c_ends_the_process_with_code_130_and_no_traceback(tmp_path: Path) 
     program = (
         "import sys, time, types\n"
         "from dualembed.cli import main\n"
+        "from dualembed.experiments.experiment import Contender, Experiment\n"
+        "class Sleeper(Contender):\n"
+        "    def run(self, settings, seed, samples):\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(60)\n"
         "noisy = types.ModuleType('noisy')\n"
-        "def run(**settings):\n"
-        "    print('ready', flush=True)\n"
-        "    time.sleep(60)\n"
-        "noisy.run = run\n"
+        "noisy.EXPERIMENT = Experiment('noisy', '', 'MSE', {}, {'sleeper': Sleeper()}, 10, 10)\n"
         "sys.modules['dualembed.experiments.noisy'] = noisy\n"
         "sys.exit(main(['reproduce', 'noisy', '--out', sys.argv[1]]))\n"
     )

@@ -1,13 +1,11 @@
-"""Reports become results.json, figure.png and a table."""
+"""Reports become results.json, figures and a table."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
 import io
 import json
-from importlib.util import find_spec
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from rich.console import Console
 
 from dualembed.experiments import NAMES
 from dualembed.experiments.base import Method, Report, document, table, write
+from dualembed.experiments.experiment import named
 
 
 def report(**changes: Any) -> Report:
@@ -46,7 +45,8 @@ def test_results_have_exactly_the_contracts_keys(tmp_path: Path) -> None:
     results, figure = write(report(), tmp_path)
     assert (results.name, figure.name) == ("results.json", "figure.png")
     assert figure.read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "results.json"]
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.pdf", "figure.png", "results.json"]
     read = json.loads(results.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert list(read) == ["experiment", "trials", "seed", "metric", "settings", "methods"]
     assert list(read["methods"]) == ["embedding-sgd", "closed-form"]
@@ -56,6 +56,30 @@ def test_results_have_exactly_the_contracts_keys(tmp_path: Path) -> None:
     assert method["final"] == [0.09, 0.11]
     assert method["std"] == [pytest.approx(0.02), None]
     assert read["settings"]["noise"] == pytest.approx([0.05, 0.01])
+
+
+def test_further_figures_of_a_method_stand_beside_the_contracts_keys() -> None:
+    method = report().methods["embedding-sgd"]
+    more = dataclasses.replace(method, beside={"plug-in": [np.float32(0.5), math.inf]})
+    read = document(report(methods={"a": method, "b": more}))["methods"]
+    assert list(read["b"]) == [*read["a"], "beside"]
+    assert read["b"]["beside"] == {"plug-in": [0.5, None]}
+
+
+def test_a_record_is_the_mean_and_spread_of_its_curves() -> None:
+    method = Method.of({}, [1, 2], [[1.0, 4.0], [3.0, 5.0]], [0.1, 0.2])
+    assert method.mean == [2.0, 4.5]
+    assert method.std == pytest.approx([math.sqrt(2), math.sqrt(0.5)])
+    assert method.final == [4.0, 5.0]
+    assert Method.of({}, [1, 2], [[1.0, 4.0]], [0.1]).std == [0.0, 0.0]
+
+
+def test_a_trial_that_diverged_makes_the_mean_infinite_and_the_rest_of_the_curve_stays() -> None:
+    method = Method.of({}, [1, 2], [[1.0, 4.0], [3.0, math.inf]], [0.1, 0.2])
+    assert method.mean == [2.0, math.inf]
+    assert math.isnan(method.std[1])
+    read = document(report(methods={"m": method}))["methods"]["m"]
+    assert (read["mean"], read["final"]) == ([2.0, None], [4.0, None])
 
 
 def test_figure_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
@@ -101,6 +125,10 @@ def test_table_of_one_trial_has_no_spread_and_a_diverged_one_says_nan() -> None:
 
 @pytest.mark.parametrize("name", list(NAMES))
 def test_every_named_experiment_keeps_the_contract(name: str) -> None:
-    assert find_spec(f"dualembed.experiments.{name}") is not None
-    run = importlib.import_module(f"dualembed.experiments.{name}").run
-    assert list(inspect.signature(run).parameters) == ["trials", "seed", "quick", "progress"]
+    experiment = named(name)
+    assert experiment.name == name
+    assert 0 < experiment.quick_samples < experiment.samples
+    assert list(experiment.chosen()) == list(experiment.contenders)
+    for contender in experiment.contenders.values():
+        grid = [json.dumps(settings, sort_keys=True, allow_nan=False) for settings in contender.grid()]
+        assert 0 < len(set(grid)) == len(grid)

@@ -150,7 +150,7 @@ def test_the_bellman_error_of_a_narrow_peak_is_found_within_its_standard_error()
     axis = np.linspace(-2.2, 2.2, 441)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1)
     truth = np.average(peak_error(grid) ** 2, weights=peak(grid, navigation.STATE_VARIANCE))
-    problem = problems.PolicyEvaluation(navigation.dataset(40_000, seed=0), navigation.DISCOUNT, reward_known=True)
+    problem = problems.PolicyEvaluation(navigation.PROCESS.dataset(40_000, 0), navigation.DISCOUNT, reward_known=True)
     distances, excess = [], []
     for rows in np.arange(40_000).reshape(20, 2000):
         sample = {name: np.asarray(column)[rows] for name, column in problem.source.columns.items()}

@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dualembed.files import atomic, write_atomically
-from dualembed.progress import Track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
-
-
-Trial = TypeVar("Trial")
 
 
 @dataclass(frozen=True)
@@ -32,6 +27,7 @@ class Method:
     std: list[float]
     final: list[float]
     seconds: list[float]
+    beside: dict[str, list[float]] = field(default_factory=dict)  # other figures of the end, by name
 
     @staticmethod
     def of(
@@ -39,6 +35,8 @@ class Method:
         samples: list[int],
         curves: Sequence[Sequence[float]],
         seconds: list[float],
+        *,
+        beside: dict[str, list[float]] | None = None,
     ) -> Method:
         """The record of one curve for each trial, all over the same samples."""
         columns = list(zip(*curves, strict=True))
@@ -46,9 +44,10 @@ class Method:
             hyperparameters,
             samples,
             mean=[statistics.fmean(column) for column in columns],
-            std=[statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns],
+            std=[_spread(column) for column in columns],
             final=[curve[-1] for curve in curves],
             seconds=seconds,
+            beside=beside or {},
         )
 
 
@@ -63,28 +62,17 @@ class Report:
     methods: dict[str, Method]
     draw: Callable[[], Figure]
     settings: dict[str, Any] = field(default_factory=dict)
-
-
-def run_trials(
-    trial: Callable[[int], Trial], trials: int, seed: int, *, progress: Track
-) -> tuple[list[Trial], list[float]]:
-    """(what each trial returned, its seconds) for trials seeded with seed, seed + 1, ..."""
-    outcomes, seconds = [], []
-    with progress(trials, "trials") as bar:
-        for number in range(trials):
-            start = time.perf_counter()
-            outcomes.append(trial(seed + number))
-            seconds.append(time.perf_counter() - start)
-            bar.advance(to=number + 1)
-    return outcomes, seconds
+    title: str = ""
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Write results.json and figure.png into the folder, each whole or not at all; return their paths."""
+    """Write results.json, figure.png and figure.pdf into the folder, each whole or not at all; return the first two."""
     results, figure = folder / "results.json", folder / "figure.png"
-    write_atomically(results, json.dumps(document(report), indent=2, allow_nan=False) + "\n")
-    with atomic(figure) as temporary:
-        report.draw().savefig(temporary, dpi=150)
+    write_atomically(results, json.dumps(document(report), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    drawn = report.draw()
+    for path in (figure, figure.with_suffix(".pdf")):
+        with atomic(path) as temporary:
+            drawn.savefig(temporary, dpi=200)
     return results, figure
 
 
@@ -99,6 +87,7 @@ def document(report: Report) -> dict[str, Any]:
             "std": _plain(method.std),
             "final": _plain(method.final),
             "seconds": _plain(method.seconds),
+            **({"beside": _plain(method.beside)} if method.beside else {}),
         }
         for name, method in report.methods.items()
     }
@@ -132,10 +121,14 @@ def table(report: Report) -> Table:
 def _summary(final: list[float]) -> str:
     values = [float(value) for value in final]
     mean = statistics.fmean(values)
-    if len(values) == 1:
-        return f"{mean:.3g}"
-    spread = statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
-    return f"{mean:.3g} ± {spread:.2g}"
+    return f"{mean:.3g}" if len(values) == 1 else f"{mean:.3g} ± {_spread(values):.2g}"
+
+
+def _spread(values: Sequence[float]) -> float:
+    """The standard deviation; 0 of one value, NaN where one is not finite."""
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def _check(report: Report) -> None:

@@ -7,14 +7,15 @@ constants are those of PILCO (pilco-matlab, scenarios/cartPole: dynamics_cp.m an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from dualembed import sources
+from dualembed.experiments import policy_evaluation
+from dualembed.experiments.bellman import Process
+from dualembed.experiments.experiment import Experiment
+from dualembed.experiments.policy_evaluation import Evaluation
 
 # PILCO's constants, SI units.
 ROD_LENGTH = 0.5
@@ -48,11 +49,8 @@ SETTINGS: dict[str, Any] = {
     "state": "that of an episode after 0 to 19 periods, each number equally likely",
     "cost": "(s1² + s2² + s3² + 5 (s4 - π)²) / 2",
     "test states": 1000,
-    "next states": 100,
+    "bandwidths": "in units of the median distance between two states, once every coordinate has deviation 1",
 }
-TEST_SEED = 20_160_711  # no training seed that anybody would choose
-
-Value = Callable[[Any], Any]
 
 
 def derivative(state: jax.Array, force: jax.Array) -> jax.Array:
@@ -118,54 +116,66 @@ def draw_state(key: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, EPISODE - 1, follow, draw_start(start_key))
 
 
-def draw(key: jax.Array) -> dict[str, jax.Array]:
-    """One transition: state (4,), reward (which is the cost), next_state (4,)."""
-    state_key, noise_key = jax.random.split(key)
-    state = draw_state(state_key)
-    following = next_mean(state) + NOISE * jax.random.normal(noise_key, (4,))
-    return {"state": state, "reward": cost(state), "next_state": following}
-
-
-def dataset(n: int, seed: int) -> sources.Dataset:
-    """n independent transitions.
-
-    >>> dataset(5, 0).columns["state"].shape
-    (5, 4)
-    """
-    return sources.Dataset(**sources.Simulator(draw).pilot(jax.random.key(seed), n))
-
-
-def evaluation_states(count: int = SETTINGS["test states"]) -> np.ndarray:
-    """The states (count, 4) on which errors are measured, the same for everybody."""
-    return np.asarray(_draw_states(jax.random.split(jax.random.key(TEST_SEED), count)))
-
-
-def msbe(function: Value, *, states: np.ndarray | None = None, next_states: int = 100, seed: int = 0) -> float:
-    """An unbiased estimate of the mean over the states of (V(s) - R(s) - 0.96 E[V(s') | s])².
-
-    The square of a mean over m draws exceeds the square of the expectation by 0.96² Var(V(s') | s) / m, which is
-    estimated from the same draws and taken off. At a perfect V it may therefore come out slightly negative.
-    """
-    residual, variance = _residuals(function, states, next_states, seed=seed)
-    return float(np.mean(residual**2 - DISCOUNT**2 * variance / next_states))
-
-
-def plug_in_msbe(function: Value, *, states: np.ndarray | None = None, next_states: int = 100, seed: int = 0) -> float:
-    """The paper's figure: the same without taking off the variance."""
-    return float(np.mean(_residuals(function, states, next_states, seed=seed)[0] ** 2))
-
-
-def _residuals(
-    function: Value, states: np.ndarray | None, next_states: int, *, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """V(s) - R(s) - 0.96 mean V(s') over the draws, and the sample variance of V(s'), both (n,)."""
-    states = evaluation_states() if states is None else np.asarray(states, dtype=float)
-    noise = np.random.default_rng((TEST_SEED, seed)).standard_normal((next_states, *states.shape))
-    following = np.asarray(_next_means(jnp.asarray(states))) + NOISE * noise
-    values = np.asarray(function(following.reshape(-1, 4)), dtype=float).reshape(next_states, -1)
-    known = np.asarray(function(states), dtype=float) - np.asarray(cost(jnp.asarray(states)), dtype=float)
-    return known - DISCOUNT * values.mean(axis=0), values.var(axis=0, ddof=1)
-
-
-_draw_states = jax.jit(jax.vmap(draw_state))
-_next_means = jax.jit(jax.vmap(next_mean))
+PROCESS = Process(draw_state, next_mean, cost, deviation=NOISE, discount=DISCOUNT)
+PENALTY = 1e-9
+GRIDS: dict[str, dict[str, Any]] = {
+    "embedding-sgd": {
+        "primal bandwidth": (1.0, 2.0, 3.0),
+        "dual bandwidth": (0.3, 0.5, 1.0),
+        "power": (0.5, 0.0),
+        "primal rate": (30.0, 50.0, 80.0, 120.0, 500.0, 1000.0, 2000.0),
+        "dual rate": (2.0, 5.0, 10.0, 20.0, 100.0),
+        "offset": (1.0, 10.0),
+    },
+    "gtd2": {
+        "primal bandwidth": (0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+        "power": (0.5, 0.0),
+        "primal rate": (0.2, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+        "dual rate": (0.05, 0.2, 1.0, 3.0, 10.0, 30.0, 100.0),
+        "offset": (1.0, 10.0, 50.0),
+    },
+    "residual-gradient": {
+        "primal bandwidth": (0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+        "power": (1.0, 0.5, 0.0),
+        "primal rate": (0.2, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+        "offset": (1.0, 10.0, 50.0, 100.0, 1000.0),
+    },
+    "kernel-mdp": {
+        "primal bandwidth": (1.0, 2.0, 3.0),
+        "dual bandwidth": (0.5, 1.0, 2.0),
+        "power": (1.0, 0.5, 0.0),
+        "primal rate": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+        "offset": (1.0, 10.0, 100.0),
+    },
+    "centred-sgd": {
+        "primal bandwidth": (1.0, 2.0, 3.0),
+        "dual bandwidth": (1.0, 2.0, 3.0),
+        "power": (0.5, 0.0),
+        "primal rate": (30.0, 100.0, 300.0, 1000.0, 3000.0),
+        "dual rate": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+        "offset": (1.0, 10.0, 50.0),
+    },
+    "preconditioned-sgd": {
+        "primal bandwidth": (1.0, 2.0, 3.0),
+        "dual bandwidth": (0.5, 1.0, 2.0),
+        "power": (0.5, 0.0),
+        "primal rate": (0.5, 1.0, 2.0, 10.0, 30.0, 100.0),
+        "dual rate": (0.5, 1.0, 2.0, 10.0, 30.0),
+        "offset": (10.0,),
+    },
+    "closed-form": {
+        "primal bandwidth": (2.0, 3.0, 5.0),
+        "dual bandwidth": (1.0, 2.0, 3.0),
+        "primal penalty": (1e-10, 1e-8, 1e-6),
+        "dual penalty": (1e-8, 1e-6, 1e-4),
+    },
+}
+EXPERIMENT = Experiment(
+    "cartpole",
+    "Cart-pole swing-up",
+    "MSBE",
+    {**SETTINGS, **policy_evaluation.SETTINGS, "penalties": PENALTY},
+    Evaluation(PROCESS, PENALTY).contenders(GRIDS),
+    samples=40_000,
+    quick_samples=2_000,
+)

@@ -10,31 +10,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
-from dualembed.experiments.base import Method, Report, run_trials
-from dualembed.progress import Track
+from dualembed.experiments.base import Report
+from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
 from dualembed.saddle import DualFunction, Saddle
+from dualembed.selection import auto
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ITERATIONS = (0, 50, 150, 400, 1000, 2000)
+BATCH = 50
+LANDMARKS = 200
+ROWS = 10_000  # that the closed form and the self-tuned model see at most
 SETTINGS: dict[str, Any] = {
     "variance of z given x": 0.3,
     "length-scale of f*": 1.0,
     "noise of y": 0.1,
     "x": "uniform on [-5, 5]",
     "central region": [-3.0, 3.0],
-    "batch": 50,
+    "batch": BATCH,
     "gradient": "mean over the batch",
-}
-HYPERPARAMETERS: dict[str, float] = {
-    "primal bandwidth": 0.7,
-    "dual bandwidth for x": 0.5,
-    "dual bandwidth for y": 1.0,
-    "primal rate": 10.0,
-    "dual rate": 5.0,
-    "offset": 1.0,
+    "samples of the closed form and of the self-tuned model": f"{ROWS:,} at most",
 }
 
 
@@ -77,55 +74,33 @@ class Sampler(eqx.Module):
         return {"x": x, "y": y, "z": x + jnp.sqrt(SETTINGS["variance of z given x"]) * spread}
 
 
-class Snapshot(eqx.Module):
-    """f and u(·, y) on a grid at one iteration, and f's relative error in the central region."""
-
-    function: np.ndarray
-    dual: np.ndarray
-    error: float
-
-
-class Outcome(eqx.Module):
-    """One trial: the truth, the noisy y on the grid, and the snapshots."""
-
-    truth: Truth
-    observed: np.ndarray
-    steps: np.ndarray
-    snapshots: list[Snapshot]
-
-
 GRID = np.linspace(-5.0, 5.0, 401)
 
 
-def trial(seed: int, iterations: tuple[int, ...]) -> Outcome:
-    """Embedding-SGD on fresh samples of one random truth, seen at the given iterations (averaged iterates)."""
-    truth_key, noise_key, run_key = jax.random.split(jax.random.key(seed), 3)
-    truth = Truth.drawn(truth_key)
-    observed = truth.smoothed(jnp.asarray(GRID)) + SETTINGS["noise of y"] * jax.random.normal(noise_key, GRID.shape)
+class World(eqx.Module):
+    """One trial: a random truth, and noisy local averages of it on the grid."""
 
-    def look(primal: spaces.Function, dual: DualFunction) -> Snapshot:
-        values = np.asarray(primal(GRID))
-        context = jnp.stack([jnp.asarray(GRID), observed], axis=1)
-        return Snapshot(values, np.asarray(dual(context, observed)), relative_error(values, truth))
+    truth: Truth
+    observed: np.ndarray
+    run_key: jax.Array
 
-    settings = HYPERPARAMETERS
-    on_x = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for x"]), (0,))
-    on_y = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for y"]), (1,))
-    saddle = Saddle(
-        problems.Invariance(sources.Simulator(Sampler(truth))),
-        spaces.RKHS(kernels.Gaussian(settings["primal bandwidth"])),
-        spaces.RKHS(on_x * on_y),
-    )
-    solver = solvers.EmbeddingSGD(
-        steps=iterations[-1],
-        batch=SETTINGS["batch"],
-        primal_step=schedules.OffsetSqrt(settings["primal rate"], settings["offset"]),
-        dual_step=schedules.OffsetSqrt(settings["dual rate"], settings["offset"]),
-    )
-    result = solvers.solve(run_key, saddle, solver, solvers.Probe(look, at=iterations))
-    if result.trace is None:
-        raise RuntimeError("a run outside jit always has a trace")
-    return Outcome(truth, np.asarray(observed), result.trace.steps, result.trace.averaged)
+    @staticmethod
+    def of(seed: int) -> World:
+        """That of the seed."""
+        truth_key, noise_key, run_key = jax.random.split(jax.random.key(seed), 3)
+        truth = Truth.drawn(truth_key)
+        noise = SETTINGS["noise of y"] * jax.random.normal(noise_key, GRID.shape)
+        return World(truth, np.asarray(truth.smoothed(jnp.asarray(GRID)) + noise), run_key)
+
+    def rows(self, samples: int) -> problems.Invariance:
+        """The problem on a data set of that many samples."""
+        columns = sources.Simulator(Sampler(self.truth)).pilot(self.run_key, samples)
+        return problems.Invariance(sources.Dataset(**columns))
+
+    def curve(self, function: spaces.Function, samples: int) -> Curve:
+        """A function found from that many samples at once."""
+        values = np.asarray(function(GRID))
+        return Curve([samples], [relative_error(values, self.truth)], {"function": values.tolist()})
 
 
 def relative_error(values: np.ndarray, truth: Truth) -> float:
@@ -136,35 +111,121 @@ def relative_error(values: np.ndarray, truth: Truth) -> float:
     return float(np.linalg.norm(values[central] - wanted) / np.linalg.norm(wanted))
 
 
-def run(*, trials: int, seed: int, quick: bool, progress: Track) -> Report:
-    """The six panels for the first trial, and the error at each of them over all trials."""
-    iterations = tuple(step // 10 for step in ITERATIONS) if quick else ITERATIONS
-    outcomes, seconds = run_trials(lambda each: trial(each, iterations), trials, seed, progress=progress)
-    samples = (outcomes[0].steps * SETTINGS["batch"]).tolist()
-    errors = [[snapshot.error for snapshot in outcome.snapshots] for outcome in outcomes]
-    methods = {"embedding-sgd": Method.of(HYPERPARAMETERS, samples, errors, seconds)}
-    metric = "relative L2 error of f on the central region"
-    return Report("illustration", trials, seed, metric, methods, lambda: panels(outcomes[0]), SETTINGS)
+class EmbeddingSGD(Contender):
+    """Averaged iterates on fresh samples, seen at six iterations."""
+
+    def grid(self) -> list[Settings]:
+        """One setting, found by hand: the picture compares nothing."""
+        return [EXPERIMENT.chosen()["embedding-sgd"]]
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """The error at each iteration; f, u and the rest of each panel beside it."""
+        world = World.of(seed)
+        context = jnp.stack([jnp.asarray(GRID), world.observed], axis=1)
+
+        def look(primal: spaces.Function, dual: DualFunction) -> tuple[np.ndarray, np.ndarray]:
+            return np.asarray(primal(GRID)), np.asarray(dual(context, world.observed))
+
+        primal, dual = (spaces.RKHS(kernel) for kernel in _kernels(settings))
+        saddle = Saddle(problems.Invariance(sources.Simulator(Sampler(world.truth))), primal, dual)
+        steps = samples // BATCH
+        iterations = sorted({each * steps // ITERATIONS[-1] for each in ITERATIONS})
+        result = solvers.solve(world.run_key, saddle, _solver(settings, steps), solvers.Probe(look, at=iterations))
+        seen = result.trace.averaged  # type: ignore[union-attr]
+        beside = {
+            "iterations": iterations,
+            "truth": np.asarray(world.truth(jnp.asarray(GRID))).tolist(),
+            "observed": world.observed.tolist(),
+            "functions": [function.tolist() for function, _ in seen],
+            "duals": [dual.tolist() for _, dual in seen],
+        }
+        errors = [relative_error(function, world.truth) for function, _ in seen]
+        return Curve([each * BATCH for each in iterations], errors, beside)
 
 
-def panels(outcome: Outcome) -> Figure:
-    """Six panels: f approaching f*, and the dual u fading where E[f(z) | x] meets y."""
+class ClosedForm(Contender):
+    """The closed form with landmarks, from some of the samples."""
+
+    def grid(self) -> list[Settings]:
+        """Penalties, at the bandwidths of Embedding-SGD."""
+        bandwidths = {
+            name: value for name, value in EXPERIMENT.chosen()["closed-form"].items() if "penalty" not in name
+        }
+        return [
+            {**bandwidths, "primal penalty": primal, "dual penalty": dual}
+            for primal in (1e-6, 1e-5, 1e-4, 1e-3)
+            for dual in (1e-6, 1e-4)
+        ]
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """The error of the one function."""
+        world, rows = World.of(seed), min(samples, ROWS)
+        primal, dual = (spaces.Nystrom(kernel, LANDMARKS) for kernel in _kernels(settings))
+        penalties = {f"{player}_penalty": settings[f"{player} penalty"] for player in ("primal", "dual")}
+        saddle = Saddle(world.rows(rows), primal, dual, **penalties)
+        return world.curve(solvers.solve(seed, saddle, solvers.ClosedForm(1)).primal, rows)
+
+
+class SelfTuned(Contender):
+    """Everything chosen from some of the samples alone."""
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """The error of the one function."""
+        world, rows = World.of(seed), min(samples, ROWS)
+        return world.curve(auto(seed, world.rows(rows)).primal, rows)
+
+
+def _kernels(settings: Settings) -> tuple[kernels.Kernel, kernels.Kernel]:
+    on_x = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for x"]), (0,))
+    on_y = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for y"]), (1,))
+    return kernels.Gaussian(settings["primal bandwidth"]), on_x * on_y
+
+
+def _solver(settings: Settings, steps: int) -> solvers.EmbeddingSGD:
+    primal, dual = (
+        schedules.OffsetSqrt(settings[f"{player} rate"], settings["offset"]) for player in ("primal", "dual")
+    )
+    return solvers.EmbeddingSGD(steps, BATCH, primal, dual)
+
+
+def panels(report: Report, curves: dict[str, list[Curve]]) -> Figure:
+    """Six panels of the first trial: f approaching f*, and the dual u fading where E[f(z) | x] meets y."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 5.6), layout="constrained")
+    first = {name: own[0] for name, own in curves.items()}
+    seen = first["embedding-sgd"]
+    figure = Figure(figsize=(8.4, 4.6), layout="constrained")
     grid = figure.subplots(2, 3, sharex=True, sharey=True)
-    for axes, step, snapshot in zip(grid.flat, outcome.steps, outcome.snapshots, strict=True):
-        _panel(axes, outcome, step, snapshot)
-    handles, labels = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    for number, axes in zip(range(len(seen.values)), grid.flat, strict=False):
+        _panel(axes, seen, number)
+    for name, style in (("closed-form", ":"), ("self-tuned", "-.")):
+        error = first[name].values[-1]
+        label = f"f, {name.replace('-', ' ')}: error {error:.2f}"
+        grid.flat[-1].plot(GRID, first[name].beside["function"], style, color="#000000", linewidth=1, label=label)
+    handles, labels = grid.flat[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 
-def _panel(axes: Axes, outcome: Outcome, step: int, snapshot: Snapshot) -> None:
+def _panel(axes: Axes, seen: Curve, number: int) -> None:
+    beside = seen.beside
     axes.axvspan(*SETTINGS["central region"], color="#f4f4f4", zorder=0)
-    axes.plot(GRID, outcome.observed, color="#76c7d6", linewidth=0.8, label="noisy y at x")
-    axes.plot(GRID, np.asarray(outcome.truth(jnp.asarray(GRID))), "--", color="#1f4e79", label="f*, the truth")
-    axes.plot(GRID, snapshot.dual, color="#2e8b57", linewidth=0.9, label="u(x, y), the dual")
-    axes.plot(GRID, snapshot.function, color="#c0392b", linewidth=1.8, label="f, recovered")
-    axes.set_title(f"iteration {step}    error {snapshot.error:.2f}", fontsize=10)
+    axes.plot(GRID, beside["observed"], color="#56B4E9", linewidth=0.6, alpha=0.8, label="noisy y at x")
+    axes.plot(GRID, beside["duals"][number], color="#009E73", linewidth=0.9, label="u(x, y), the dual")
+    axes.plot(GRID, beside["truth"], "--", color="#0072B2", linewidth=1.4, label="f*, the truth")
+    axes.plot(GRID, beside["functions"][number], color="#D55E00", linewidth=1.8, label="f, Embedding-SGD")
+    axes.set_title(f"iteration {beside['iterations'][number]}    error {seen.values[number]:.2f}", fontsize=8)
+    axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+EXPERIMENT = Experiment(
+    "illustration",
+    "Illustration",
+    "relative L2 error of f on the central region",
+    SETTINGS,
+    {"embedding-sgd": EmbeddingSGD(), "closed-form": ClosedForm(), "self-tuned": SelfTuned()},
+    samples=ITERATIONS[-1] * BATCH,
+    quick_samples=ITERATIONS[-1] * BATCH // 10,
+    draw=panels,
+)

@@ -7,14 +7,16 @@ with 0.2 and 0.1 variances. V solves V(s) = R(s) + 0.9 E[V(s') | s]; how well is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dualembed import sources
+from dualembed.experiments import policy_evaluation
+from dualembed.experiments.bellman import TEST_SEED, Process, Value
+from dualembed.experiments.experiment import Experiment
+from dualembed.experiments.policy_evaluation import Evaluation
 
 DISCOUNT = 0.9
 STATE_VARIANCE = 0.2
@@ -26,12 +28,9 @@ SETTINGS: dict[str, Any] = {
     "policy": "a = -0.2 s R(s)",
     "next state": "N(s + a, 0.1 I)",
     "test states": 1000,
-    "next states of the plug-in": 100,
+    "bandwidths": "as they are, in the units of the states",
 }
-TEST_SEED = 20_160_711  # no training seed that anybody would choose
 SPACING = 0.02  # of the quadrature's grid
-
-Value = Callable[[Any], Any]
 
 
 def reward(states: jax.Array) -> jax.Array:
@@ -44,42 +43,14 @@ def next_mean(states: jax.Array) -> jax.Array:
     return states - 0.2 * states * reward(states)[..., None]
 
 
-def draw(key: jax.Array) -> dict[str, jax.Array]:
-    """One transition: state (2,), reward, next_state (2,)."""
-    state_key, noise_key = jax.random.split(key)
-    state = jnp.sqrt(STATE_VARIANCE) * jax.random.normal(state_key, (2,))
-    noise = jnp.sqrt(NOISE_VARIANCE) * jax.random.normal(noise_key, (2,))
-    return {"state": state, "reward": reward(state), "next_state": next_mean(state) + noise}
-
-
-def dataset(n: int, seed: int) -> sources.Dataset:
-    """n independent transitions.
-
-    >>> dataset(5, 0).columns["next_state"].shape
-    (5, 2)
-    """
-    return sources.Dataset(**sources.Simulator(draw).pilot(jax.random.key(seed), n))
+def draw_state(key: jax.Array) -> jax.Array:
+    """One state (2,) of the distribution that is learnt on."""
+    return jnp.sqrt(STATE_VARIANCE) * jax.random.normal(key, (2,))
 
 
 def evaluation_states(count: int = SETTINGS["test states"]) -> np.ndarray:
     """The states (count, 2) of N(0, 0.2 I) on which errors are measured, the same for everybody."""
     return np.sqrt(STATE_VARIANCE) * np.random.default_rng(TEST_SEED).standard_normal((count, 2))
-
-
-def msbe(function: Value, *, states: np.ndarray | None = None) -> float:
-    """Mean over the states of (V(s) - R(s) - 0.9 E[V(s') | s])², with the inner expectation exact."""
-    states = evaluation_states() if states is None else np.asarray(states, dtype=float)
-    expected = expected_value(function, np.asarray(next_mean(jnp.asarray(states)), dtype=np.float64))
-    return float(np.mean((_evaluate(function, states) - _reward(states) - DISCOUNT * expected) ** 2))
-
-
-def plug_in_msbe(function: Value, *, states: np.ndarray | None = None, next_states: int = 100, seed: int = 0) -> float:
-    """The paper's figure: E[V(s') | s] replaced by a mean of so many draws, which adds 0.81 Var(V(s') | s) / draws."""
-    states = evaluation_states() if states is None else np.asarray(states, dtype=float)
-    noise = np.random.default_rng((TEST_SEED, seed)).standard_normal((next_states, *states.shape))
-    following = np.asarray(next_mean(jnp.asarray(states)), dtype=np.float64) + np.sqrt(NOISE_VARIANCE) * noise
-    means = _evaluate(function, following.reshape(-1, 2)).reshape(next_states, -1).mean(axis=0)
-    return float(np.mean((_evaluate(function, states) - _reward(states) - DISCOUNT * means) ** 2))
 
 
 def expected_value(function: Value, means: np.ndarray) -> np.ndarray:
@@ -103,5 +74,74 @@ def _evaluate(function: Value, points: np.ndarray) -> np.ndarray:
     return np.asarray(function(points), dtype=float)
 
 
-def _reward(states: np.ndarray) -> np.ndarray:
-    return np.asarray(reward(jnp.asarray(states)), dtype=np.float64)
+PROCESS = Process(
+    draw_state,
+    next_mean,
+    reward,
+    deviation=float(np.sqrt(NOISE_VARIANCE)),
+    discount=DISCOUNT,
+    quadrature=expected_value,
+    states=evaluation_states(),
+)
+PENALTY = 1e-6
+GRIDS: dict[str, dict[str, Any]] = {
+    "embedding-sgd": {
+        "primal bandwidth": (0.03, 0.05, 0.1, 0.15),
+        "dual bandwidth": (0.03, 0.05, 0.1, 0.15),
+        "power": (0.5,),
+        "primal rate": (3.0, 10.0, 30.0, 100.0),
+        "dual rate": (3.0, 10.0, 30.0, 100.0),
+        "offset": (0.1, 1.0, 10.0, 100.0),
+    },
+    "gtd2": {
+        "primal bandwidth": (0.01, 0.05, 0.1, 0.15, 0.2, 0.3),
+        "power": (0.5, 0.0),
+        "primal rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+        "dual rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+        "offset": (0.1, 1.0, 10.0, 100.0),
+    },
+    "residual-gradient": {
+        "primal bandwidth": (0.01, 0.05, 0.1, 0.15, 0.2, 0.3),
+        "power": (1.0, 0.5, 0.0),
+        "primal rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+        "offset": (0.1, 1.0, 10.0, 100.0, 1000.0),
+    },
+    "kernel-mdp": {
+        "primal bandwidth": (0.05, 0.1, 0.15),
+        "dual bandwidth": (0.05, 0.1, 0.15, 0.2),
+        "power": (1.0, 0.5),
+        "primal rate": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+        "offset": (1.0, 10.0, 100.0),
+    },
+    "centred-sgd": {
+        "primal bandwidth": (0.03, 0.05, 0.1),
+        "dual bandwidth": (0.1, 0.2, 0.3, 0.5),
+        "power": (0.5,),
+        "primal rate": (10.0, 30.0, 100.0, 300.0, 1000.0),
+        "dual rate": (1.0, 3.0, 10.0, 30.0),
+        "offset": (1.0, 10.0, 30.0),
+    },
+    "preconditioned-sgd": {
+        "primal bandwidth": (0.1, 0.15, 0.2),
+        "dual bandwidth": (0.1, 0.15, 0.2),
+        "power": (0.5, 0.0),
+        "primal rate": (0.1, 0.3, 1.0, 2.0, 10.0, 30.0),
+        "dual rate": (0.1, 0.3, 1.0, 2.0, 10.0, 30.0),
+        "offset": (10.0,),
+    },
+    "closed-form": {
+        "primal bandwidth": (0.1, 0.15, 0.2),
+        "dual bandwidth": (0.1, 0.15, 0.2, 0.3),
+        "primal penalty": (1e-8, 1e-7, 1e-6, 1e-5),
+        "dual penalty": (1e-6, 1e-4, 1e-3),
+    },
+}
+EXPERIMENT = Experiment(
+    "navigation",
+    "Navigation",
+    "MSBE",
+    {**SETTINGS, **policy_evaluation.SETTINGS, "penalties": PENALTY},
+    Evaluation(PROCESS, PENALTY, absolute=True).contenders(GRIDS),
+    samples=40_000,
+    quick_samples=2_000,
+)

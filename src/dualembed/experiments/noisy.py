@@ -1,39 +1,38 @@
-"""Noisy measurement: recover a function from inputs measured with noise, one virtual clean input for each visit."""
+"""Noisy measurement: recover a function from inputs measured with noise, by virtual clean inputs drawn around them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dualembed import kernels, problems, schedules, solvers, sources, spaces
-from dualembed.experiments.base import Method, Report, run_trials
-from dualembed.experiments.figures import curves
-from dualembed.progress import Track
+from dualembed import baselines, kernels, problems, solvers, sources, spaces
+from dualembed.experiments.contenders import Axes, Ground, Grounds, Stochastic, closed_form, self_tuned
+from dualembed.experiments.experiment import Contender, Experiment, Settings
+from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dualembed.spaces.base import Function
 
 NOISE = 0.05  # of the measured input, and of the virtual samples drawn around it
+BATCH = 50
+DRAWS = 10  # virtual samples of each datum
+ROUNDS = 10  # over a fixed training set
+LANDMARKS = 200
 
 SETTINGS: dict[str, Any] = {
-    "batch": 50,
+    "batch": BATCH,
     "gradient": "mean over the batch",
-    "draws of z for each visit": 1,
-    "visits": 100_000,
+    "steps": "rate / (offset + t^power)",
+    "penalties": "1e-4 of f, none of u",
+    "draws of z": "1 for a visit of embedding-sgd, 10 for one of sgd-saa and virtual-samples, 10 a row for the others",
+    "fixed": f"methods named so make {ROUNDS} rounds over a tenth as many data, each with {DRAWS} virtual samples",
+    "rivals' space": f"{LANDMARKS} landmarks, which span the RKHS here: an expansion would have a million centres",
     "test inputs": "401 clean inputs, evenly spaced on [-0.5, 0.5]",
 }
-EMBEDDING_SGD: dict[str, float] = {
-    "primal bandwidth": 0.05,
-    "dual bandwidth for x": 0.07,
-    "dual bandwidth for y": 3.0,
-    "primal penalty": 1e-4,
-    "primal rate": 40.0,
-    "dual rate": 5.0,
-    "offset": 30.0,
-}
+PENALTY = 1e-4
+INPUTS = np.linspace(-0.5, 0.5, 401)
 
 
 def clean(x: jax.Array) -> jax.Array:
@@ -42,63 +41,136 @@ def clean(x: jax.Array) -> jax.Array:
     return waves * jnp.exp(-1.6 * jnp.pi * jnp.abs(x)) + 3 * x**2
 
 
-def draw(key: jax.Array) -> dict[str, jax.Array]:
-    """One visit: a measured input x, its output y, and one virtual sample z ~ N(x, NOISE²)."""
-    input_key, noise_key = jax.random.split(key)
+def draw(key: jax.Array, draws: int = 1) -> dict[str, jax.Array]:
+    """One visit: a measured input x, its output y, and virtual samples z ~ N(x, NOISE²), (draws, 1)."""
+    input_key, noise_key, virtual_key = jax.random.split(key, 3)
     inside = jax.random.uniform(input_key, minval=-0.5, maxval=0.5)
-    measured, output, virtual = jax.random.normal(noise_key, (3,))
+    measured, output = jax.random.normal(noise_key, (2,))
     x = inside + NOISE * measured
-    return {"x": x, "y": clean(inside) + 0.01 * output, "z": x + NOISE * virtual}
+    z = x + NOISE * jax.random.normal(virtual_key, (draws, 1))
+    return {"x": x, "y": clean(inside) + 0.01 * output, "z": z}
 
 
-def saddle(source: sources.Source) -> Saddle:
-    """The problem with Gaussian RKHSs on both sides."""
-    settings = EMBEDDING_SGD
-    on_x = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for x"]), (0,))
-    on_y = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for y"]), (1,))
-    primal = spaces.RKHS(kernels.Gaussian(settings["primal bandwidth"]))
-    dual = spaces.RKHS(on_x * on_y)
-    return Saddle(problems.Invariance(source), primal, dual, primal_penalty=settings["primal penalty"])
+def draw_many(key: jax.Array) -> dict[str, jax.Array]:
+    """One visit with all its virtual samples."""
+    return draw(key, DRAWS)
 
 
-def solver(visits: int) -> solvers.EmbeddingSGD:
-    """Embedding-SGD for so many visits."""
-    settings = EMBEDDING_SGD
-    return solvers.EmbeddingSGD(
-        steps=visits // SETTINGS["batch"],
-        batch=SETTINGS["batch"],
-        primal_step=schedules.OffsetSqrt(settings["primal rate"], settings["offset"]),
-        dual_step=schedules.OffsetSqrt(settings["dual rate"], settings["offset"]),
-    )
-
-
-def mean_square_error(function: Any) -> float:
-    """MSE of f against the clean function on clean inputs."""
-    inputs = jnp.linspace(-0.5, 0.5, 401)
-    return float(jnp.mean((function(inputs) - clean(inputs)) ** 2))
-
-
-def embedding_sgd(seed: int, visits: int) -> solvers.Trace:
-    """The trace of one run on fresh samples; its metric is the MSE."""
-    probe = solvers.Probe(lambda primal, dual: mean_square_error(primal), every=max(1, visits // 1000))
-    result = solvers.solve(seed, saddle(sources.Simulator(draw)), solver(visits), probe)
-    if result.trace is None:
-        raise RuntimeError("a run outside jit always has a trace")
-    return result.trace
-
-
-def run(*, trials: int, seed: int, quick: bool, progress: Track) -> Report:
-    """Embedding-SGD on fresh samples, averaged and last iterates."""
-    visits = 5_000 if quick else SETTINGS["visits"]
-    traces, seconds = run_trials(lambda each: embedding_sgd(each, visits), trials, seed, progress=progress)
-    samples = traces[0].samples.tolist()
-    methods = {
-        "embedding-sgd": Method.of(EMBEDDING_SGD, samples, [trace.averaged for trace in traces], seconds),
-        "embedding-sgd-last": Method.of(EMBEDDING_SGD, samples, [trace.last for trace in traces], seconds),
+def data(seed: int, rows: int) -> dict[str, np.ndarray]:
+    """Columns of that many visits, with all their virtual samples."""
+    return {
+        name: np.asarray(each) for name, each in sources.Simulator(draw_many).pilot(jax.random.key(seed), rows).items()
     }
 
-    def figure() -> Figure:
-        return curves(methods, title="Noisy measurement", metric="MSE on clean inputs")
 
-    settings = {**SETTINGS, "visits": visits}
-    return Report("noisy", trials, seed, "MSE of f on clean inputs", methods, figure, settings)
+def mean_square_error(function: Function) -> float:
+    """MSE of f against the clean function on clean inputs."""
+    return float(np.mean((np.asarray(function(INPUTS)) - np.asarray(clean(jnp.asarray(INPUTS)))) ** 2))
+
+
+def fresh(seed: int, samples: int) -> Ground:
+    """Endless visits, one virtual sample each."""
+    return Ground(problems.Invariance(sources.Simulator(draw)), mean_square_error)
+
+
+def fresh_many(seed: int, samples: int) -> Ground:
+    """Endless visits, ten virtual samples each."""
+    return Ground(problems.Invariance(sources.Simulator(draw_many)), mean_square_error)
+
+
+def rows(seed: int, samples: int) -> Ground:
+    """That many visits, ten virtual samples each."""
+    return Ground(problems.Invariance(sources.Dataset(**data(seed, samples))), mean_square_error)
+
+
+def fixed(seed: int, samples: int) -> Ground:
+    """Visits to a training set: every round takes another virtual sample of each datum."""
+    table = data(seed, samples // ROUNDS)
+    spread = {name: np.repeat(table[name], DRAWS) for name in ("x", "y")}
+    return Ground(problems.Invariance(sources.Dataset(**spread, z=table["z"].reshape(-1, 1))), mean_square_error)
+
+
+def fixed_many(seed: int, samples: int) -> Ground:
+    """Visits to a training set: every round takes all virtual samples of each datum."""
+    return rows(seed, samples // ROUNDS)
+
+
+def expansion(settings: Settings, problem: Problem) -> Saddle:
+    """Gaussian RKHSs on both sides."""
+    primal = spaces.RKHS(kernels.Gaussian(settings["primal bandwidth"]))
+    return Saddle(problem, primal, spaces.RKHS(_on_context(settings)), primal_penalty=PENALTY)
+
+
+def landmarks(settings: Settings, problem: Problem) -> Saddle:
+    """Landmarks on both sides; a rival without a dual has no use for the other one."""
+    primal = spaces.Nystrom(kernels.Gaussian(settings["primal bandwidth"]), LANDMARKS)
+    dual = spaces.Nystrom(_on_context(settings), LANDMARKS) if "dual bandwidth for x" in settings else primal
+    penalties = {name: settings.get(f"{name} penalty") for name in ("primal", "dual")}
+    return Saddle(problem, primal, dual, primal_penalty=penalties["primal"] or PENALTY, dual_penalty=penalties["dual"])
+
+
+def _on_context(settings: Settings) -> kernels.Kernel:
+    on_x = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for x"]), (0,))
+    on_y = kernels.Columns(kernels.Gaussian(settings["dual bandwidth for y"]), (1,))
+    return on_x * on_y
+
+
+EMBEDDING = Axes(
+    {
+        "primal bandwidth": (0.05, 0.07, 0.1),
+        "dual bandwidth for x": (0.05, 0.07, 0.1, 0.15),
+        "dual bandwidth for y": (0.3, 3.0),
+        "power": (0.5,),
+        "primal rate": (3.0, 10.0, 20.0, 40.0, 80.0),
+        "dual rate": (1.0, 3.0, 5.0, 10.0, 20.0),
+        "offset": (1.0, 10.0, 30.0, 100.0),
+    }
+)
+RIVALS = Axes(
+    {
+        "primal bandwidth": (0.05, 0.07, 0.1, 0.15, 0.2),
+        "power": (0.5,),
+        "primal rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+        "offset": (1.0, 10.0, 30.0, 100.0),
+    }
+)
+CLOSED = Axes(
+    {
+        "primal bandwidth": (0.05, 0.07, 0.1),
+        "dual bandwidth for x": (0.05, 0.07, 0.1),
+        "dual bandwidth for y": (3.0, 30.0),
+        "primal penalty": (1e-7, 1e-6, 1e-5, 1e-4),
+        "dual penalty": (1e-6, 1e-4),
+    }
+)
+
+
+def embedding_sgd(grounds: Grounds) -> Stochastic:
+    """Embedding-SGD with one virtual sample a visit."""
+    return Stochastic(solvers.EmbeddingSGD, grounds, expansion, BATCH, EMBEDDING)
+
+
+def rival(solver: Any, grounds: Grounds) -> Stochastic:
+    """A method without a dual, with all virtual samples at every visit."""
+    return Stochastic(solver, grounds, landmarks, BATCH, RIVALS)
+
+
+CONTENDERS: dict[str, Contender] = {
+    "embedding-sgd": embedding_sgd(fresh),
+    "sgd-saa": rival(baselines.SGDSAA, fresh_many),
+    "virtual-samples": rival(baselines.VirtualSamples, fresh_many),
+    "closed-form": closed_form(landmarks, rows, CLOSED),
+    "self-tuned": self_tuned(rows),
+    "embedding-sgd-fixed": embedding_sgd(fixed),
+    "sgd-saa-fixed": rival(baselines.SGDSAA, fixed_many),
+    "virtual-samples-fixed": rival(baselines.VirtualSamples, fixed_many),
+}
+EXPERIMENT = Experiment(
+    "noisy",
+    "Noisy measurement",
+    "MSE of f on clean inputs",
+    SETTINGS,
+    CONTENDERS,
+    samples=100_000,
+    quick_samples=5_000,
+)

@@ -1,0 +1,318 @@
+"""Sample complexity: the error against the number n of draws of z, and against the radius of the balls.
+
+f* = Σ_j c_j k(x_j, ·) with |f*| known, y = E[f*(z) | x] + noise. The error is the excess objective
+L(f) - L(f*) = ½ E_x (E[f(z) | x] - E[f*(z) | x])², exact by quadrature. What the paper says of it, and of what else:
+
+- Embedding-SGD: E[L(f) - L(f*)] <= O(δ^(3/2) / √n + E(δ)), δ the squared radius of the dual's ball and E(δ) how far the
+  optimal duals are from it. Where that does not matter, an excess of ε takes 1/ε² draws: n^(-1/2) here.
+- Sample average: an excess of ε takes 1/ε² inputs and as many draws for each, 1/ε⁴ in all: n^(-1/4).
+- Conditional embedding: 1/ε⁴ draws, but there ε is the error of the embedding in its RKHS, not of the objective. By
+  |E[f(z) | x] - its estimate| <= |f| ε that is n^(-1/4) for a Lipschitz loss, and n^(-1/2) for the square loss.
+
+The dual is a function of x alone, which for the square loss changes L by a constant only.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import __version__, baselines, kernels, problems, schedules, solvers, sources, spaces
+from dualembed.experiments.bellman import smoothed
+from dualembed.experiments.complexity_figure import panels
+from dualembed.experiments.contenders import Axes
+from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
+from dualembed.saddle import Saddle
+from dualembed.selection import auto
+from dualembed.spaces.nystrom import whitened
+
+SIZES = (200, 800, 3_200, 12_800, 51_200)
+REACH, DEVIATION, NOISE = 5.0, 0.3**0.5, 0.1  # x is uniform on [-5, 5], z ~ N(x, 0.3)
+CENTRES, NORM = 10, 3.0  # of f*
+KERNEL = kernels.Gaussian(1.0)
+LANDMARKS = np.linspace(-7.5, 7.5, 31)
+RELATIVE_RADII = np.logspace(-1, 1.5, 11)  # 1 is among them
+RATES = (0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 80.0)  # γ, tried for every radius
+BUDGETS = (1 / 64, 1 / 8, 1)  # of the samples, for the radii
+SELF_TUNED_ROWS = 3_200  # at most, for its cost
+TUNING_SEED, TUNING_TRIALS = 1000, 6
+
+SETTINGS: dict[str, Any] = {
+    "x": "uniform on [-5, 5]",
+    "variance of z given x": 0.3,
+    "noise of y": NOISE,
+    "f*": f"{CENTRES} Gaussians of width 1 with random places and heights, |f*| = {NORM:g}; another in every trial",
+    "spaces": "the Gaussian RKHS of width 1 for f and for u(x), on 31 points 0.5 apart",
+    "draws of z": "one for each x, but m for each x in the sample average; they are the samples that are counted",
+    "embedding-sgd": "one draw a step, one pass, the step γ/√n throughout, no ball, averaged iterate",
+    "settings": f"for each n the best of a grid on {TUNING_TRIALS} other trials; self-tuned is told nothing",
+    "two-step": "60 landmarks beyond 1,000 draws",
+    "ball": "|f| and |u| <= R = √δ, step γ/√n with γ = 2D/(√5 M), D = R, M² = E(f*(z) - y)², as in the theorem with "
+    "the slopes at the saddle point for their bound; the metric is that at R = |f*|",
+}
+
+INPUTS, INPUT_WEIGHTS = np.polynomial.legendre.leggauss(64)
+OFFSETS, OFFSET_WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
+NODES = (REACH * INPUTS[:, None] + DEVIATION * OFFSETS).reshape(-1)  # where f must be known for its error
+
+
+def local_averages(values: np.ndarray) -> np.ndarray:
+    """E[f(z) | x] (64, ...) at the quadrature's x, from the values of f at NODES."""
+    return np.tensordot(OFFSET_WEIGHTS / OFFSET_WEIGHTS.sum(), values.reshape(64, 48, *values.shape[1:]), (0, 1))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A random f* of norm NORM and data about it."""
+
+    seed: int
+
+    @cached_property
+    def truth(self) -> spaces.rkhs.KernelFunction:
+        """f*, its centres among the landmarks, so that f* is in the space exactly."""
+        rng = np.random.default_rng([self.seed, 0])
+        centres = rng.choice(LANDMARKS[np.abs(LANDMARKS) <= REACH], (CENTRES, 1), replace=False)
+        heights = rng.standard_normal(CENTRES)
+        heights *= NORM / np.sqrt(heights @ KERNEL.gram(centres, centres) @ heights)
+        return spaces.rkhs.KernelFunction(KERNEL, centres, heights, tile=CENTRES)  # type: ignore[arg-type]  # in float64
+
+    def problem(self, samples: int, draws: int = 1) -> problems.Invariance:
+        """So many draws of z, `draws` of them for each x."""
+        rng = np.random.default_rng([self.seed, 1])
+        x = rng.uniform(-REACH, REACH, samples // draws)
+        y = self.local_average(x) + NOISE * rng.standard_normal(len(x))
+        z = x[:, None] + DEVIATION * rng.standard_normal((len(x), draws))
+        return problems.Invariance(sources.Dataset(x=x, y=y, z=z[:, :, None]))
+
+    def local_average(self, x: np.ndarray) -> np.ndarray:
+        """E[f*(z) | x]."""
+        return np.asarray(smoothed(self.truth, DEVIATION)(x), dtype=np.float64)  # type: ignore[misc]  # a Gaussian's
+
+    def excess(self, function: spaces.Function) -> float:
+        """½ E_x (E[f(z) | x] - E[f*(z) | x])²."""
+        return float(self.excesses(np.asarray(function(NODES), dtype=np.float64)[:, None])[0])
+
+    def excesses(self, values: np.ndarray) -> np.ndarray:
+        """The excess (k,) of k functions, from their values (n, k) at NODES."""
+        errors = local_averages(values) - self.local_average(REACH * INPUTS)[:, None]
+        return INPUT_WEIGHTS / 2 @ errors**2 / 2
+
+    @cached_property
+    def slope_moment(self) -> float:
+        """E(f*(z) - y)², the second moment of both slopes at the saddle point, where u = 0."""
+        values = np.asarray(self.truth(NODES), dtype=np.float64)
+        variance = local_averages(values**2) - local_averages(values) ** 2
+        return float(INPUT_WEIGHTS / 2 @ variance) + NOISE**2
+
+
+@cache
+def both_spaces(precision: type) -> tuple[spaces.Basis, spaces.Basis]:
+    """(that of f, that of u), orthonormal in their RKHSs, of directions that survive rounding at that precision."""
+    points: np.ndarray = LANDMARKS[:, None].astype(precision)
+    contexts = np.concatenate([points, 0 * points], axis=1)
+    primal, dual = whitened(KERNEL, points), whitened(kernels.Columns(KERNEL, (0,)), contexts)
+    return spaces.Basis(primal), spaces.Basis(dual)
+
+
+def descents(trial: Trial, samples: int, columns: dict[str, Any]) -> np.ndarray:
+    """The excess of Embedding-SGD's averaged iterate for each primal γ, dual γ and, where given, radius of both balls.
+
+    One pass of single draws; infinite where it diverged.
+    """
+    problem, (primal, dual) = trial.problem(samples), both_spaces(np.float32)
+
+    @jax.vmap
+    def solved(numbers: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        radius = numbers.get("radius")
+        saddle = Saddle(problem, primal, dual, primal_radius=radius, dual_radius=radius)
+        steps = [schedules.Constant(numbers[f"{player} γ"] / np.sqrt(samples)) for player in ("primal", "dual")]
+        result = solvers.solve(trial.seed, saddle, solvers.EmbeddingSGD(samples, 1, steps[0], steps[1]))
+        return result.primal.weights, result.finite  # type: ignore[attr-defined]  # linear, as its space is
+
+    weights, finite = solved({name: jnp.asarray(column, dtype=float) for name, column in columns.items()})
+    values = np.asarray(primal.function(NODES[:, None]), dtype=np.float64) @ np.asarray(weights, dtype=np.float64).T
+    return np.where(finite, trial.excesses(values), np.inf)
+
+
+class Sized(Contender):
+    """A method with settings of its own for every number of draws, each by the number's name."""
+
+    name: ClassVar[str]
+    largest: ClassVar[int] = SIZES[-1]
+
+    def grid(self) -> list[Settings]:
+        """What is recorded: a sweep would choose by the error at the largest size alone, `tuned` does at each size."""
+        return [EXPERIMENT.chosen()[self.name]]
+
+    @abstractmethod
+    def candidates(self, samples: int) -> list[Settings]:
+        """What is tried for that many draws."""
+
+    @abstractmethod
+    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+        """The excess for each setting."""
+
+    def sizes(self, samples: int) -> list[int]:
+        """The numbers of draws up to so many at which it is run."""
+        return [size for size in SIZES if size <= min(samples, self.largest)]
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """The excess at every size; beside it the slope of its logarithm against that of the size."""
+        sizes, trial = self.sizes(samples), Trial(seed)
+        values = [self.errors([settings.get(str(size), {})], trial, size)[0] for size in sizes]
+        slope = np.polyfit(np.log(sizes), np.log(values), 1)[0] if np.all(np.isfinite(values)) else np.nan
+        return Curve(sizes, values, {"slope": float(slope)})
+
+    def tuned(self, samples: int) -> tuple[dict[str, Settings], dict[str, float]]:
+        """For each size up to `samples` the candidate with the least mean excess on the tuning trials, and that."""
+        chosen, metric = {}, {}
+        for size in self.sizes(samples):
+            tried = self.candidates(size)
+            trials = [Trial(TUNING_SEED + number) for number in range(TUNING_TRIALS)]
+            means = np.mean([self.errors(tried, trial, size) for trial in trials], axis=0)
+            chosen[str(size)], metric[str(size)] = tried[int(np.argmin(means))], float(np.min(means))
+        return chosen, metric
+
+
+class EmbeddingSGD(Sized):
+    """One-sample Embedding-SGD with constant steps over the horizon."""
+
+    name = "embedding-sgd"
+
+    def candidates(self, samples: int) -> list[Settings]:
+        """Both players' γ."""
+        rates = (5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
+        return [{"primal γ": rate, "dual γ": ratio * rate} for rate in rates for ratio in (0.3, 1.0)]
+
+    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+        """All at once: they visit the same draws."""
+        columns = {name: [each[name] for each in candidates] for name in ("primal γ", "dual γ")}
+        return descents(trial, samples, columns).tolist()
+
+
+class BatchSAA(Sized):
+    """The sample average with m draws for each input, solved exactly."""
+
+    name = "batch-saa"
+
+    def candidates(self, samples: int) -> list[Settings]:
+        """m, as long as there are eight inputs, and the penalty."""
+        draws = [2**power for power in range(10) if 8 * 2**power <= samples]
+        return list(Axes({"m": draws, "penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}))
+
+    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+        """One after the other."""
+        primal, dual = both_spaces(np.float64)
+        saddles = (
+            Saddle(trial.problem(samples, each["m"]), primal, dual, primal_penalty=each["penalty"])
+            for each in candidates
+        )
+        return [trial.excess(solvers.solve(trial.seed, saddle, baselines.BatchSAA()).primal) for saddle in saddles]
+
+
+class TwoStep(Sized):
+    """The conditional embedding, then regression on it."""
+
+    name = "two-step"
+
+    def candidates(self, samples: int) -> list[Settings]:
+        """The penalties of the two steps."""
+        return list(Axes({"embedding penalty": (1e-6, 1e-4, 1e-2), "penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}))
+
+    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+        """One after the other."""
+        table = trial.problem(samples).source.columns  # type: ignore[attr-defined]  # a Dataset
+        data = {"context": table["x"], "target": table["y"], "draws": table["z"]}
+        rivals = (
+            baselines.ConditionalEmbeddingTwoStep(
+                KERNEL, KERNEL, penalty=each["penalty"], embedding_penalty=each["embedding penalty"], size=60
+            )
+            for each in candidates
+        )
+        return [trial.excess(rival.fit(**data).primal) for rival in rivals]
+
+
+class ClosedForm(Sized):
+    """The saddle point of all the draws."""
+
+    name = "closed-form"
+
+    def candidates(self, samples: int) -> list[Settings]:
+        """Both players' penalties."""
+        return list(Axes({"primal penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), "dual penalty": (1e-6, 1e-4, 1e-2)}))
+
+    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+        """One after the other."""
+        problem, (primal, dual) = trial.problem(samples), both_spaces(np.float64)
+        penalties = ({name.replace(" ", "_"): value for name, value in each.items()} for each in candidates)
+        saddles = (Saddle(problem, primal, dual, **each) for each in penalties)
+        return [trial.excess(solvers.solve(trial.seed, saddle, solvers.ClosedForm(1)).primal) for saddle in saddles]
+
+
+class SelfTuned(Sized):
+    """Everything chosen from the draws alone."""
+
+    name, largest = "self-tuned", SELF_TUNED_ROWS
+
+    def candidates(self, samples: int) -> list[Settings]:
+        """Nothing to choose."""
+        return [{}]
+
+    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+        """The same whatever the setting."""
+        return [trial.excess(auto(trial.seed, trial.problem(samples)).primal)] * len(candidates)
+
+
+class Ball(Contender):
+    """Embedding-SGD with both players kept in balls of one radius."""
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """The excess at the radius |f*| for each budget; beside it that at every radius, and at every γ there."""
+        trial, budgets = Trial(seed), [round(share * samples) for share in BUDGETS]
+        radii = NORM * RELATIVE_RADII
+        theorem = 2 * radii / np.sqrt(5 * trial.slope_moment)
+        rates = np.column_stack([theorem, *(np.full_like(radii, rate) for rate in RATES)])
+        flat = {"primal γ": rates.ravel(), "dual γ": rates.ravel(), "radius": radii.repeat(rates.shape[1])}
+        errors = [descents(trial, budget, flat).reshape(rates.shape) for budget in budgets]
+        own = [table[:, 0] for table in errors]
+        values = [float(each[np.argmin(np.abs(RELATIVE_RADII - 1))]) for each in own]
+        beside = {
+            "radii": RELATIVE_RADII.tolist(),
+            "theorem": np.asarray(own).tolist(),
+            "any γ": [table[:, 1:].tolist() for table in errors],
+        }
+        return Curve(budgets, values, beside)
+
+
+def tuned(samples: int = SIZES[-1]) -> dict[str, Any]:
+    """What the settings file records: for every method and size the best of its candidates, and its mean excess."""
+    found = {each.name: each.tuned(samples) for each in SIZED if len(each.candidates(samples)) > 1}
+    return {
+        "chosen": {name: chosen for name, (chosen, _) in found.items()},
+        "sweep": {
+            "first seed": TUNING_SEED,
+            "trials": TUNING_TRIALS,
+            "version": __version__,
+            "methods": {name: {"metric": metric} for name, (_, metric) in found.items()},
+        },
+    }
+
+
+SIZED: tuple[Sized, ...] = (EmbeddingSGD(), BatchSAA(), TwoStep(), ClosedForm(), SelfTuned())
+EXPERIMENT = Experiment(
+    "complexity",
+    "Sample complexity",
+    "excess objective, ½ E(E[f(z) | x] - E[f*(z) | x])²",
+    SETTINGS,
+    {each.name: each for each in SIZED} | {"ball": Ball()},
+    samples=SIZES[-1],
+    quick_samples=SIZES[1],
+    draw=panels,
+)

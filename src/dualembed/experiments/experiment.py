@@ -1,0 +1,211 @@
+"""An experiment: methods that are run on the same data over some trials, each at the setting that a sweep chose."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib import import_module, resources
+from typing import TYPE_CHECKING, Any
+
+from dualembed import __version__
+from dualembed.checks import InputError
+from dualembed.experiments import NAMES
+from dualembed.experiments.base import Method, Report
+from dualembed.experiments.figures import curves
+from dualembed.experiments.ledger import Ledger
+from dualembed.progress import Track
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Settings = dict[str, Any]  # a method's hyper-parameters by name, as plain JSON values
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one method made of one trial: its metric after so many samples, and what else there is to say of the end."""
+
+    samples: list[int]
+    values: list[float]
+    beside: dict[str, Any] = field(default_factory=dict)
+
+
+class Contender(ABC):
+    """A method in an experiment, with everything but its setting fixed."""
+
+    @abstractmethod
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """Its curve on the trial of that seed."""
+
+    def grid(self) -> list[Settings]:
+        """Every setting that a sweep tries; by default there is nothing to choose."""
+        return [{}]
+
+    def finals(self, candidates: list[Settings], seed: int, samples: int) -> list[float]:
+        """The metric at the end for many settings; infinite where a run diverged."""
+        return [self.run(settings, seed, samples).values[-1] for settings in candidates]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What `dualembed reproduce` runs: its methods, the size of it, and how it is drawn."""
+
+    name: str
+    title: str
+    metric: str
+    settings: Settings
+    contenders: dict[str, Contender]
+    samples: int
+    quick_samples: int
+    most_trials: int | None = None
+    draw: Callable[[Report, dict[str, list[Curve]]], Figure] = lambda report, _: curves(report)
+
+    def chosen(self) -> dict[str, Settings]:
+        """The settings of every method that the recorded sweep chose."""
+        file = resources.files("dualembed.experiments") / "settings" / f"{self.name}.json"
+        recorded = json.loads(file.read_text(encoding="utf-8"))["chosen"] if file.is_file() else {}
+        return {name: recorded.get(name, {}) for name in self.contenders}
+
+
+def named(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in NAMES:
+        raise InputError(f"there is no experiment named {name!r}; choose one of: {', '.join(NAMES)}")
+    return import_module(f"dualembed.experiments.{name}").EXPERIMENT
+
+
+def run(
+    experiment: Experiment,
+    *,
+    trials: int,
+    seed: int,
+    quick: bool,
+    progress: Track,
+    ledger: Ledger | None = None,
+    chosen: dict[str, Settings] | None = None,
+    jobs: int = 1,
+) -> Report:
+    """The report over trials seeded with seed, seed + 1, ...; what the ledger knows is not computed again.
+
+    `chosen` stands in for the recorded settings, method by method. With several jobs, that many processes work at a
+    time, each on one method of one trial; the numbers are the same.
+    """
+    if experiment.most_trials is not None:
+        trials = min(trials, experiment.most_trials)
+    ledger = Ledger() if ledger is None else ledger
+    settings = experiment.chosen() | (chosen or {})
+    samples = experiment.quick_samples if quick else experiment.samples
+    tasks = [
+        Task(experiment.name, name, settings[name], seed + number, samples, __version__)
+        for number in range(trials)
+        for name in experiment.contenders
+    ]
+    left = [task for task in tasks if ledger.recall(asdict(task)) is None]
+    with progress(len(tasks), experiment.name) as bar, _answers(experiment, left, jobs) as answers:
+        bar.advance(to=len(tasks) - len(left))
+        for task, entry in answers:
+            ledger.remember(asdict(task), entry)
+            bar.advance(to=bar.step + 1)
+    entries: dict[str, list[dict[str, Any]]] = {name: [] for name in experiment.contenders}
+    for task in tasks:
+        entries[task.method].append(ledger.recall(asdict(task)))
+    return _report(experiment, entries, settings, trials=trials, seed=seed, samples=samples)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One method on one trial."""
+
+    experiment: str
+    method: str
+    settings: Settings
+    seed: int
+    samples: int
+    version: str
+
+    def answer(self, contender: Contender) -> dict[str, Any]:
+        """The method's curve, and the seconds it took."""
+        start = time.perf_counter()
+        curve = contender.run(self.settings, self.seed, self.samples)
+        return {**asdict(curve), "seconds": time.perf_counter() - start}
+
+
+@contextmanager
+def _answers(experiment: Experiment, tasks: list[Task], jobs: int) -> Iterator[Iterator[tuple[Task, dict[str, Any]]]]:
+    """The tasks with their answers, as they come."""
+    if jobs == 1 or len(tasks) <= 1:
+        yield ((task, task.answer(experiment.contenders[task.method])) for task in tasks)
+        return
+    # Fresh processes, since a forked JAX hangs; a core each, since their libraries would otherwise fight for all.
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    before = {name: os.environ.get(name) for name in threads}
+    os.environ.update(threads)
+    try:
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            futures = {pool.submit(_answer, task): task for task in tasks}
+            try:
+                yield ((futures[each], each.result()) for each in as_completed(futures))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _answer(task: Task) -> dict[str, Any]:
+    return task.answer(named(task.experiment).contenders[task.method])
+
+
+def _report(
+    experiment: Experiment,
+    entries: dict[str, list[dict[str, Any]]],
+    settings: dict[str, Settings],
+    *,
+    trials: int,
+    seed: int,
+    samples: int,
+) -> Report:
+    traced = {
+        name: [Curve(each["samples"], each["values"], each["beside"]) for each in own] for name, own in entries.items()
+    }
+    methods = {
+        name: Method.of(
+            settings[name],
+            own[0].samples,
+            [curve.values for curve in own],
+            [entry["seconds"] for entry in entries[name]],
+            beside=_numbers(own),
+        )
+        for name, own in traced.items()
+    }
+    report = Report(
+        experiment.name,
+        trials,
+        seed,
+        experiment.metric,
+        methods,
+        lambda: experiment.draw(report, traced),
+        {**experiment.settings, "samples": samples},
+        title=experiment.title,
+    )
+    return report
+
+
+def _numbers(own: list[Curve]) -> dict[str, list[float]]:
+    """The numbers beside the metric, one for each trial; what is no number is for the figure alone."""
+    return {
+        name: [curve.beside[name] for curve in own]
+        for name, value in own[0].beside.items()
+        if isinstance(value, int | float)
+    }

@@ -1,0 +1,146 @@
+"""Successive halving finds the best setting, whatever diverges on the way, and goes on where it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dualembed.experiments.experiment import Contender, Curve, Experiment
+from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.sweep import FIRST_SEED, ROUNDS, sweep, write_settings
+from dualembed.progress import track
+
+SAMPLES = 800
+
+
+class Bowl(Contender):
+    """A metric that is least at rate 37; large rates diverge, and the largest ones end in NaN.
+
+    Fewer samples blur it by less than what tells the best from the 24th of 100.
+    """
+
+    def __init__(self, size: int = 100, left: float = math.inf) -> None:
+        self.size = size
+        self.left = left
+        self.seen: list[tuple[int, int, int]] = []  # (settings, seed, samples) of every call
+
+    def grid(self) -> list[dict[str, Any]]:
+        return [{"rate": rate} for rate in range(self.size)]
+
+    def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
+        rate = settings["rate"]
+        if rate >= 95:
+            return Curve([samples], [math.nan])
+        if rate >= 90:
+            return Curve([samples], [math.inf])
+        blur = (7 * rate + seed) % 5 * (1 - samples / SAMPLES)
+        return Curve([samples], [abs(rate - 37) + blur])
+
+    def finals(self, candidates: list[dict[str, Any]], seed: int, samples: int) -> list[float]:
+        if len(self.seen) == self.left:
+            raise KeyboardInterrupt
+        self.seen.append((len(candidates), seed, samples))
+        return super().finals(candidates, seed, samples)
+
+
+def swept(*contenders: Contender, quick: bool = False, ledger: Ledger | None = None) -> dict[str, Any]:
+    named = {f"method {number}": each for number, each in enumerate(contenders)}
+    whole = Experiment("made up", "", "error", {}, named, samples=SAMPLES, quick_samples=40)
+    return sweep(whole, quick=quick, progress=track, ledger=Ledger() if ledger is None else ledger)
+
+
+def test_the_best_setting_is_found_and_each_round_is_smaller_and_longer() -> None:
+    bowl = Bowl()
+    found = swept(bowl)
+    assert found["chosen"] == {"method 0": {"rate": 37}}
+    assert bowl.seen == [(100, 1000, 100), (24, 1000, 400), (6, 1000, 800), (6, 1001, 800)]
+    assert found["sweep"]["methods"] == {"method 0": {"settings tried": 100, "metric": 0.0}}
+    assert [each["samples"] for each in found["sweep"]["rounds"]] == [100, 400, 800]
+
+
+def test_trials_of_a_sweep_are_none_that_are_reported() -> None:
+    bowl = Bowl()
+    swept(bowl)
+    assert min(seed for _, seed, _ in bowl.seen) == FIRST_SEED >= 1000
+
+
+def test_the_last_round_judges_by_the_mean_of_its_trials() -> None:
+    class Lucky(Contender):
+        def grid(self) -> list[dict[str, Any]]:
+            return [{"rate": "lucky"}, {"rate": "steady"}]
+
+        def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
+            lucky = 0.0 if seed == FIRST_SEED else 3.0
+            return Curve([samples], [lucky if settings["rate"] == "lucky" else 1.0])
+
+    assert ROUNDS[-1][1] > 1
+    found = swept(Lucky())
+    assert found["chosen"] == {"method 0": {"rate": "steady"}}
+    assert found["sweep"]["methods"]["method 0"]["metric"] == 1.0
+
+
+@pytest.mark.parametrize("lost", [math.nan, math.inf])
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_setting_without_a_finite_metric_loses_wherever_it_stands(lost: float, quick: bool) -> None:
+    class Mostly(Contender):
+        def grid(self) -> list[dict[str, Any]]:
+            return [{"rate": rate} for rate in range(30)]
+
+        def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
+            return Curve([samples], [1e30 if settings["rate"] == 17 else lost])
+
+    assert swept(Mostly(), quick=quick)["chosen"] == {"method 0": {"rate": 17}}
+
+
+def test_where_everything_diverges_there_is_no_metric_and_the_file_is_json_all_the_same(tmp_path: Path) -> None:
+    class Lost(Bowl):
+        def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
+            return Curve([samples], [math.nan])
+
+    found = swept(Lost(size=4))
+    assert found["sweep"]["methods"]["method 0"]["metric"] is None
+    path = write_settings(found, tmp_path)
+    assert path.name == "settings.json"
+    assert json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON")) == found
+
+
+def test_a_method_with_nothing_to_choose_is_not_run() -> None:
+    bowl = Bowl(size=1)
+    found = swept(bowl)
+    assert found["chosen"] == {"method 0": {"rate": 0}}
+    assert found["sweep"]["methods"] == {"method 0": {"settings tried": 1}}
+    assert bowl.seen == []
+
+
+def test_a_quick_sweep_is_one_round_of_the_quick_size() -> None:
+    bowl = Bowl()
+    assert swept(bowl, quick=True)["chosen"]["method 0"] in [{"rate": rate} for rate in range(33, 42)]
+    assert bowl.seen == [(100, 1000, 40)]
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_an_interrupted_sweep_computes_only_the_rest_and_finds_the_same(done: int, tmp_path: Path) -> None:
+    whole = Bowl()
+    uninterrupted = swept(whole, Bowl())
+    cut = Bowl(left=done)
+    with pytest.raises(KeyboardInterrupt):
+        swept(cut, Bowl(), ledger=Ledger(tmp_path / "ledger"))
+    rest = Bowl()
+    assert swept(rest, Bowl(), ledger=Ledger(tmp_path / "ledger")) == uninterrupted
+    assert cut.seen + rest.seen == whole.seen
+
+
+def test_another_grid_is_not_served_from_the_ledger() -> None:
+    ledger = Ledger()
+    swept(Bowl(50), ledger=ledger)
+    larger = Bowl(60)
+    swept(larger, ledger=ledger)
+    again = Bowl(50)
+    swept(again, ledger=ledger)
+    assert Counter(size for size, _, _ in larger.seen)[60] == 1
+    assert again.seen == []
