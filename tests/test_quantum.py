@@ -44,8 +44,8 @@ def forget() -> None:
         chemistry.some_molecules,
         chemistry.draws_of,
         chemistry.grams,
-        chemistry.listed_draws,
-        chemistry.listed_molecules,
+        chemistry.features_of_draws,
+        chemistry.features_of_molecules,
     ):
         kept.cache_clear()
 
@@ -163,22 +163,16 @@ def test_fewer_samples_take_fewer_molecules_of_each_fold(small: qm7.Molecules) -
         np.testing.assert_array_equal(some.energy[own], small.energy[whole[:6]])
 
 
-def test_draws_sorted_matrices_and_means_of_test_draws_are_listed_in_this_order(small: qm7.Molecules) -> None:
+def test_features_are_of_draws_then_sorted_matrices_and_tested_ones_are_means(small: qm7.Molecules) -> None:
     trial = chemistry.reported(2, SAMPLES)
-    listed = np.asarray(chemistry.listed_draws(trial, lambda bandwidth, points: spaces.Basis(entries), 1.0).features)
+    found = chemistry.features_of_draws(trial, lambda bandwidth, points: spaces.Basis(quantum.as_they_are), 1.0)
     training, testing = trial.rows()
     both = chemistry.draws_of(12, 30)
-    np.testing.assert_array_equal(listed[:480].reshape(48, 10, 15), both[training, :10])
+    np.testing.assert_array_equal(np.asarray(found.learnt[:480]).reshape(48, 10, 15), both[training, :10])
     column, row = np.tril_indices(5)
-    np.testing.assert_allclose(
-        listed[480:528], sorted_matrices(chemistry.some_molecules(12).coulomb)[training][:, row, column]
-    )
-    np.testing.assert_allclose(listed[528:], both[testing, 10:].mean(axis=1), rtol=1e-5)
-
-
-def entries(matrices: Any) -> Any:
-    """A matrix's own entries as features."""
-    return matrices
+    canonical = sorted_matrices(chemistry.some_molecules(12).coulomb)[training][:, row, column]
+    np.testing.assert_allclose(found.learnt[480:], canonical, rtol=1e-6)
+    np.testing.assert_allclose(found.tested, both[testing, 10:].mean(axis=1), rtol=1e-5)
 
 
 STEPS: dict[str, Any] = {"bandwidth": 1.0, "power": 0.5, "offset": 100.0, "primal rate": 100.0, "iterate": "last"}
@@ -223,18 +217,28 @@ def test_a_sweep_judges_many_settings_as_single_runs_would(
         assert contender.run(some[number], 1000, SAMPLES).values[-1] == pytest.approx(found[number], rel=1e-3)
 
 
-def test_the_centred_dual_moves_f_along_the_same_slopes(small: qm7.Molecules) -> None:
-    trial = chemistry.reported(0, SAMPLES)
-    problem = quantum.centred(trial)
-    terms = problem.terms(problem.source.columns)  # type: ignore[attr-defined]
-    plain = quantum.one_draw(trial)
-    own = plain.terms(plain.source.columns)  # type: ignore[attr-defined]
+def test_the_centred_moment_is_f_of_the_draw_less_y(small: qm7.Molecules) -> None:
+    sample = quantum.one_draw(chemistry.reported(0, SAMPLES)).columns
+    terms, own = quantum.centred(sample), quantum.plain(sample)
     np.testing.assert_array_equal(terms.points[:, 1], own.points[:, 0])
     np.testing.assert_array_equal(terms.points[:, 0], terms.points[:, 2])
-    np.testing.assert_array_equal(terms.weights[:, 0], -terms.weights[:, 2])
+    np.testing.assert_array_equal(terms.context, own.context)
     values = np.random.default_rng(0).normal(size=(len(own.target), 2))
     residual = terms.moment(values[:, [0, 1, 0]]) - terms.target
     np.testing.assert_allclose(residual, values[:, 1] - own.target, atol=1e-5)
+
+
+def test_terms_are_those_of_the_invariance_problem_with_features_for_inputs(small: qm7.Molecules) -> None:
+    trial = chemistry.reported(0, SAMPLES)
+    source = quantum.all_draws(trial)
+    draws = chemistry.features_of_draws(trial, quantum.waves, 1.0).learnt
+    known = chemistry.features_of_molecules(trial, quantum.waves, 1.0)
+    found = quantum.LookedUp(quantum.plain, draws, known)(source.columns)
+    table = sources.Dataset(x=known, y=source.table["y"], z=draws[:480].reshape(48, 10, 64))
+    wanted = problems.Invariance(table).terms(table.columns)
+    for name in ("points", "weights", "offset", "target"):
+        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-6)
+    np.testing.assert_allclose(found.context, wanted.context[:, :-1], rtol=1e-6)  # the link knows y
 
 
 def test_self_tuning_does_not_look_at_the_test_fold(small: qm7.Molecules, monkeypatch: pytest.MonkeyPatch) -> None:

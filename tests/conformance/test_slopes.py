@@ -105,9 +105,8 @@ compiled_step = jax.jit(step)
 
 
 EXACT = ["rkhs", "fourier", "nystrom", "basis", "network"]
-# Every space in either role, with itself and with another: players meet only in slopes at points, and every pair of
-# spaces is a program of its own to compile.
-PAIRS = [*zip(EXACT, EXACT, strict=True), *zip(EXACT, EXACT[1:] + EXACT[:1], strict=True)]
+# Every space in either role: players meet only in slopes at points, and every pair is a program of its own to compile.
+PAIRS = list(zip(EXACT, EXACT[1:] + EXACT[:1], strict=True))
 
 
 @pytest.mark.parametrize(("primal", "dual"), PAIRS)
@@ -131,15 +130,7 @@ def check_step(problem: problems.Problem, primal: str, dual: str) -> None:
 
 @pytest.mark.parametrize(
     ("role", "other"),
-    [
-        ("primal", "rkhs"),
-        ("primal", "nystrom"),
-        ("primal", "doubly-stochastic"),
-        ("dual", "fourier"),
-        ("dual", "basis"),
-        ("dual", "network"),
-        ("dual", "doubly-stochastic"),
-    ],
+    [("primal", "rkhs"), ("primal", "doubly-stochastic"), ("dual", "network"), ("dual", "doubly-stochastic")],
 )
 def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, other: str) -> None:
     pair = {"primal": SPACES[other], "dual": SPACES[other], role: SPACES["doubly-stochastic"]}

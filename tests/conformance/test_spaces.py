@@ -62,15 +62,18 @@ CASES = {
 }
 
 
-def allowed(name: str, regulariser: str) -> bool:
-    return SPACES[name].has_ball or regulariser in ("free", "penalty")
+# Rows that are visited again matter to the space that has a slot for each, and all cases are tried on it; every run is
+# a program of its own to compile.
+SLOTTED = [("rkhs", case, rows) for case in CASES for rows in (STEPS * BATCH, 11)]
+RUNS = SLOTTED + [
+    (name, case, STEPS * BATCH)
+    for name in SPACES
+    for case in (("free", "both") if SPACES[name].has_ball else ("free", "penalty"))
+    if name != "rkhs"
+]
 
 
-PAIRS = [(name, case) for name in SPACES for case in CASES if allowed(name, case)]
-
-
-@pytest.mark.parametrize(("name", "case"), [pair for pair in PAIRS if pair[0] != "network"])
-@pytest.mark.parametrize("rows", [STEPS * BATCH, 11])
+@pytest.mark.parametrize(("name", "case", "rows"), [run for run in RUNS if run[0] != "network"])
 def test_the_average_is_that_of_the_iterates_before_each_step_weighted_by_step_size(
     name: str, case: str, rows: int
 ) -> None:
@@ -92,8 +95,7 @@ def test_a_network_averages_its_parameters() -> None:
     np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "case"), [pair for pair in PAIRS if pair[0] != "doubly-stochastic"])
-@pytest.mark.parametrize("rows", [STEPS * BATCH, 11])
+@pytest.mark.parametrize(("name", "case", "rows"), [run for run in RUNS if run[0] != "doubly-stochastic"])
 def test_the_norm_kept_is_the_norm_computed_afresh(name: str, case: str, rows: int) -> None:
     space = SPACES[name]
     state = states(name, case, rows)[-1]
@@ -116,7 +118,7 @@ def test_the_ball_is_kept_and_its_projection_is_the_nearest_point(name: str) -> 
 @pytest.mark.parametrize("name", list(SPACES))
 def test_functions_agree_with_the_state_they_came_from_and_can_be_differentiated(name: str) -> None:
     space = SPACES[name]
-    state = states(name, "penalty")[-1]
+    state = states(name, "free")[-1]
     function = space.last(state).trimmed()
     np.testing.assert_allclose(function(XS), evaluation(name)(state, XS), atol=1e-6)
     np.testing.assert_allclose(jax.jit(lambda xs: function(xs))(XS), function(XS), atol=1e-6)
@@ -197,9 +199,9 @@ def test_informed_landmarks_cover_clustered_data_better_than_uniform_ones() -> N
         features = spaces.nystrom.whitened(KERNEL, points[rows])(points)
         return float(jnp.mean(KERNEL.diagonal(points) - jnp.sum(features**2, axis=1)))
 
-    uniform = np.mean([unexplained(spaces.nystrom.Uniform(), seed) for seed in range(5)])
+    uniform = np.mean([unexplained(spaces.nystrom.Uniform(), seed) for seed in range(3)])
     for rule in (KMeansPlusPlus(), LeverageScores()):
-        assert np.mean([unexplained(rule, seed) for seed in range(5)]) < 0.5 * uniform
+        assert np.mean([unexplained(rule, seed) for seed in range(3)]) < 0.5 * uniform
 
 
 def test_any_network_will_do() -> None:

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -200,14 +199,11 @@ def grams(size: int, draws: int, bandwidths: tuple[float, ...]) -> np.ndarray:
     return mean_kernels(draws_of(size, draws), bandwidths)
 
 
-class Listed(eqx.Module):
-    """Number -> features, looked up."""
+class Features(NamedTuple):
+    """Features of draws and sorted matrices to learn from, and mean ones of each molecule to test on."""
 
-    features: jax.Array  # (n, m)
-
-    def __call__(self, numbers: Any) -> jax.Array:
-        """Features (B, m) of numbers (B, 1), or of contexts whose first column is the number."""
-        return self.features[jnp.asarray(numbers)[:, 0].astype(int)]
+    learnt: jax.Array
+    tested: jax.Array
 
 
 Space = Callable[[float, np.ndarray], LinearSpace]  # (bandwidth, draws) -> the space
@@ -225,22 +221,24 @@ def landmarks(bandwidth: float, points: np.ndarray) -> LinearSpace:
 
 
 @lru_cache(maxsize=3)
-def listed_draws(trial: Trial, space: Space, bandwidth: float) -> Listed:
-    """Features of the n·10 draws to learn from, of the n sorted matrices, and mean ones of each molecule to test on."""
+def features_of_draws(trial: Trial, space: Space, bandwidth: float) -> Features:
+    """Features of the n·10 draws to learn from and then of the n sorted matrices; and what to test on."""
     training, testing = trial.rows()
     both = draws_of(trial.size, TRAINING_DRAWS + TESTING_DRAWS)
-    drawn, width = both[training, :TRAINING_DRAWS].reshape(-1, both.shape[2]), both.shape[2]
+    width = both.shape[2]
+    drawn = both[training, :TRAINING_DRAWS].reshape(-1, width)
     function = _features(space, bandwidth, drawn, seed=0)
-    tested = both[testing, TRAINING_DRAWS:].reshape(-1, width)
-    means = _computed(function, tested).reshape(len(testing), TESTING_DRAWS, -1).mean(axis=1)
-    return Listed(jnp.asarray(np.concatenate([_computed(function, drawn), _computed(function, _sorted(trial)), means])))
+    learnt = _computed(function, np.concatenate([drawn, _sorted(trial)]))
+    tested = _computed(function, both[testing, TRAINING_DRAWS:].reshape(-1, width))
+    means = tested.reshape(len(testing), TESTING_DRAWS, -1).mean(axis=1)
+    return Features(jnp.asarray(learnt), jnp.asarray(means))
 
 
 @lru_cache(maxsize=3)
-def listed_molecules(trial: Trial, space: Space, bandwidth: float) -> Listed:
+def features_of_molecules(trial: Trial, space: Space, bandwidth: float) -> jax.Array:
     """Features of the n sorted matrices, which name the molecules to the dual whatever the order of their atoms."""
     points = _sorted(trial)
-    return Listed(jnp.asarray(_computed(_features(space, bandwidth, points, seed=1), points)))
+    return jnp.asarray(_computed(_features(space, bandwidth, points, seed=1), points))
 
 
 def _sorted(trial: Trial) -> np.ndarray:
