@@ -233,7 +233,7 @@ def test_ctrl_c_ends_the_process_with_code_130_and_no_traceback(tmp_path: Path) 
         "noisy = types.ModuleType('noisy')\n"
         "noisy.EXPERIMENT = Experiment('noisy', '', 'MSE', {}, {'sleeper': Sleeper()}, 10, 10)\n"
         "sys.modules['dualembed.experiments.noisy'] = noisy\n"
-        "sys.exit(main(['reproduce', 'noisy', '--out', sys.argv[1]]))\n"
+        "sys.exit(main(['reproduce', 'noisy', '--jobs', '1', '--out', sys.argv[1]]))\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

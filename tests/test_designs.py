@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dualembed import sources
 from dualembed.checks import InputError
 from dualembed.experiments import cartpole, iv_designs, navigation
+from dualembed.experiments.bellman import BLOCK
 
 DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 CHECK_POINTS = DATA / "cartpole_swingup.json"
@@ -151,12 +151,13 @@ def test_cartpole_policy_keeps_the_state_bounded() -> None:
 
 
 @pytest.mark.parametrize(("module", "dimension"), [(navigation, 2), (cartpole, 4)])
-def test_simulators_and_data_sets_have_the_same_columns(module, dimension) -> None:
-    fresh = sources.Simulator(module.PROCESS.draw).pilot(jax.random.key(1), 7)
-    kept = module.PROCESS.dataset(7, 1).columns
-    assert {name: column.shape for name, column in fresh.items()} == {
-        "state": (7, dimension),
-        "reward": (7,),
-        "next_state": (7, dimension),
-    }
-    assert all(np.array_equal(fresh[name], kept[name]) for name in fresh)
+def test_a_data_set_is_what_its_simulator_draws(module, dimension) -> None:
+    """One whole block of it: blocks of fewer rows are cut from one."""
+    process = module.PROCESS
+    draw = jax.jit(jax.vmap(process.draw))
+    fresh = draw(jax.random.split(jax.random.key(1), BLOCK))
+    shapes = {name: column.shape for name, column in process.dataset(7, 1).columns.items()}
+    assert shapes == {"state": (7, dimension), "reward": (7,), "next_state": (7, dimension)}
+    for rows in (BLOCK, 7):
+        kept = process.dataset(rows, 1).columns
+        assert all(np.allclose(fresh[name][:rows], kept[name], rtol=1e-5, atol=1e-6) for name in fresh)

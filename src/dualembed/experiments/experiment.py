@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import import_module, resources
@@ -24,6 +26,8 @@ from dualembed.progress import Track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Settings = dict[str, Any]  # a method's hyper-parameters by name, as plain JSON values
 
@@ -139,28 +143,49 @@ class Task:
 
 @contextmanager
 def _answers(experiment: Experiment, tasks: list[Task], jobs: int) -> Iterator[Iterator[tuple[Task, dict[str, Any]]]]:
-    """The tasks with their answers, as they come."""
-    if jobs == 1 or len(tasks) <= 1:
+    """The tasks with their answers, as they come. Other processes know an experiment by its name only."""
+    shared = experiment.name in NAMES and named(experiment.name) is experiment
+    if jobs == 1 or len(tasks) <= 1 or not shared:
         yield ((task, task.answer(experiment.contenders[task.method])) for task in tasks)
         return
     # Fresh processes, since a forked JAX hangs; a core each, since their libraries would otherwise fight for all.
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    before = {name: os.environ.get(name) for name in threads}
-    os.environ.update(threads)
-    try:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with _one_thread_each():
+        pool = ProcessPoolExecutor(
+            jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts_to_the_parent
+        )
+        try:
             futures = {pool.submit(_answer, task): task for task in tasks}
-            try:
-                yield ((futures[each], each.result()) for each in as_completed(futures))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            yield ((futures[each], each.result()) for each in as_completed(futures))
+            pool.shutdown()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise InputError(
+                    "a process of the run died, most likely for want of memory; run it again with --jobs 1: it goes on "
+                    "where it stopped"
+                ) from error
+            raise
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """What processes started meanwhile are told about threads."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
     finally:
         for name, value in before.items():
             if value is None:
-                os.environ.pop(name, None)
+                del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _answer(task: Task) -> dict[str, Any]:

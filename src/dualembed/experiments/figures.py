@@ -75,4 +75,4 @@ def curves(report: Report) -> Figure:
 
 
 def _short(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
