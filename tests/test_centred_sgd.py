@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dualembed import checks, kernels, losses, problems, schedules, solvers, sources, spaces
+from dualembed import checks, kernels, links, losses, problems, schedules, solvers, sources, spaces
 from dualembed.saddle import Saddle
 from dualembed.solvers.centred_sgd import known_part
 from dualembed.solvers.stochastic import Seen
@@ -103,3 +103,10 @@ def test_it_can_be_vmapped_over_step_sizes() -> None:
 
     together = jax.vmap(last)(jnp.asarray([0.1, 0.5]))
     assert np.allclose(together[1], last(jnp.asarray(0.5)), atol=1e-6)
+
+
+def test_a_link_is_refused_in_one_sentence() -> None:
+    data, *_ = chain(12)
+    saddle = Saddle(problems.PolicyEvaluation(data, DISCOUNT), spaces.Table(), spaces.Table(), link=links.Legendre())
+    with pytest.raises(checks.InputError, match="a centred dual has no link"):
+        solvers.solve(0, saddle, solvers.CentredEmbeddingSGD(10))

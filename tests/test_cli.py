@@ -51,6 +51,7 @@ def method(monkeypatch: pytest.MonkeyPatch) -> Method:
     experiment = Experiment("unswept", "", "MSE", {}, {"embedding-sgd": method}, samples=100, quick_samples=10)
     module.EXPERIMENT = experiment  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(Experiment, "chosen", lambda self: {"embedding-sgd": {"rate": 0.0}})
     return method
 
 
@@ -149,7 +150,7 @@ def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, caps
 def test_reproduce_runs_writes_and_prints(method: Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "folder"
     assert main(["reproduce", "noisy", "--trials", "3", "--seed", "7", "--out", str(folder)]) == 0
-    assert method.calls == [({}, 7, 100), ({}, 8, 100), ({}, 9, 100)]
+    assert method.calls == [({"rate": 0.0}, seed, 100) for seed in (7, 8, 9)]
     assert json.loads((folder / "results.json").read_text())["trials"] == 3
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     shown = capsys.readouterr()
@@ -164,10 +165,10 @@ def test_reproduce_has_defaults_that_quick_reduces(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "noisy"]) == 0
-    assert method.calls == [({}, seed, 100) for seed in range(10)]
+    assert method.calls == [({"rate": 0.0}, seed, 100) for seed in range(10)]
     method.calls.clear()
     assert main(["reproduce", "noisy", "--quick"]) == 0
-    assert method.calls == [({}, 0, 10), ({}, 1, 10)]
+    assert method.calls == [({"rate": 0.0}, 0, 10), ({"rate": 0.0}, 1, 10)]
     written = ["figure.pdf", "figure.png", "results.json", "trials.jsonl"]
     assert sorted(os.listdir(tmp_path / "results" / "noisy")) == written
 

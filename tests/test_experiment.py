@@ -175,3 +175,26 @@ def test_recorded_settings_are_used_and_chosen_ones_stand_in_for_them() -> None:
 def test_an_unknown_experiment_is_refused() -> None:
     with pytest.raises(InputError, match="no experiment named 'nosy'; choose one of: illustration"):
         named("nosy")
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"), [(2**32 - 1, "must be below 2\\*\\*32"), (995, "meet those on which settings were chosen")]
+)
+def test_seeds_beyond_the_largest_or_of_the_sweep_are_refused_before_any_work(seed: int, words: str) -> None:
+    whole, first = experiment()
+    with pytest.raises(InputError, match=words):
+        experiments.run(whole, trials=10, seed=seed, quick=True, progress=track)
+    assert first.calls == []
+
+
+def test_a_method_without_settings_on_record_says_how_to_find_them() -> None:
+    class Choosy(Contender):
+        def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
+            raise AssertionError("must not be reached")
+
+        def grid(self) -> list[dict[str, Any]]:
+            return [{"rate": 1.0}, {"rate": 2.0}]
+
+    whole, _ = experiment()
+    with pytest.raises(InputError, match=r"no settings are on record for choosy; .* --sweep"):
+        report(dataclasses.replace(whole, name="unswept", contenders={"choosy": Choosy()}), Ledger())

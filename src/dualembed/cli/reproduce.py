@@ -19,7 +19,7 @@ _HELP = "\n\n".join(
     [
         "Run an experiment; write results.json, figure.png and figure.pdf, and print the final table.",
         "\b\nExperiments:\n" + "\n".join(f"  {name:<14}{line}" for name, line in NAMES.items()),
-        "Every method is run at the settings that a recorded sweep chose; --sweep runs that sweep again and uses what "
+        "Every method is run at the settings on record; --sweep chooses among those of its grid again and uses what "
         "it finds. What has been computed is kept in DIR/trials.jsonl: an interrupted run goes on where it stopped, "
         "and a finished one is drawn again at once.",
         "\b\nExamples:\n"

@@ -187,8 +187,9 @@ def curve_of(
     seen = result.trace.averaged if averaged else result.trace.last  # type: ignore[union-attr]
     reached = len(marks) if result.finite else sum(mark < result.steps for mark in marks)
     values = [*seen[:reached], *[math.inf] * (len(marks) - reached)]
-    function = result.primal if averaged else result.last.primal
-    return Curve([mark * batch for mark in marks], values, beside(function))
+    figures = beside(result.primal if averaged else result.last.primal)
+    figures = figures if result.finite else dict.fromkeys(figures, math.inf)
+    return Curve([mark * batch for mark in marks], values, figures)
 
 
 def finals_of(

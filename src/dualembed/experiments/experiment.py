@@ -27,6 +27,7 @@ from dualembed.progress import Track
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TUNING_SEEDS = range(1000, 1006)  # of trials on which settings are chosen, never reported
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Settings = dict[str, Any]  # a method's hyper-parameters by name, as plain JSON values
@@ -99,15 +100,19 @@ def run(
     """The report over trials seeded with seed, seed + 1, ...; what the ledger knows is not computed again.
 
     `chosen` stands in for the recorded settings, method by method. With several jobs, that many processes work at a
-    time, each on one method of one trial; the numbers are the same.
+    time, each on one method of one trial; the numbers are the same but for rounding.
     """
     if experiment.most_trials is not None:
         trials = min(trials, experiment.most_trials)
+    _check_seeds(seed, trials)
     ledger = Ledger() if ledger is None else ledger
     settings = experiment.chosen() | (chosen or {})
+    unknown = [name for name, each in experiment.contenders.items() if not settings[name] and each.grid() != [{}]]
+    if unknown:
+        raise InputError(f"no settings are on record for {', '.join(unknown)}; run the sweep that finds them, --sweep")
     samples = experiment.quick_samples if quick else experiment.samples
     tasks = [
-        Task(experiment.name, name, settings[name], seed + number, samples, __version__)
+        Task(experiment.name, name, settings[name], experiment.settings, seed + number, samples, __version__)
         for number in range(trials)
         for name in experiment.contenders
     ]
@@ -123,6 +128,16 @@ def run(
     return _report(experiment, entries, settings, trials=trials, seed=seed, samples=samples)
 
 
+def _check_seeds(seed: int, trials: int) -> None:
+    """Raise one clear sentence for seeds that are too large, or on which settings were chosen."""
+    named_seeds = f"seeds {seed} to {seed + trials - 1}"
+    if seed + trials > 2**32:
+        raise InputError(f"{named_seeds} must be below 2**32; lower --seed")
+    if seed < TUNING_SEEDS.stop and seed + trials > TUNING_SEEDS.start:
+        tuning = f"{TUNING_SEEDS.start} to {TUNING_SEEDS.stop - 1}"
+        raise InputError(f"{named_seeds} meet those on which settings were chosen, {tuning}; choose another --seed")
+
+
 @dataclass(frozen=True)
 class Task:
     """One method on one trial."""
@@ -130,6 +145,7 @@ class Task:
     experiment: str
     method: str
     settings: Settings
+    fixed: Settings  # of the experiment
     seed: int
     samples: int
     version: str
@@ -149,6 +165,7 @@ def _answers(experiment: Experiment, tasks: list[Task], jobs: int) -> Iterator[I
         yield ((task, task.answer(experiment.contenders[task.method])) for task in tasks)
         return
     # Fresh processes, since a forked JAX hangs; a core each, since their libraries would otherwise fight for all.
+    before = set(multiprocessing.active_children())
     with _one_thread_each():
         pool = ProcessPoolExecutor(
             jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts_to_the_parent
@@ -159,7 +176,7 @@ def _answers(experiment: Experiment, tasks: list[Task], jobs: int) -> Iterator[I
             pool.shutdown()
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
+            for process in set(multiprocessing.active_children()) - before:
                 process.terminate()
             if isinstance(error, BrokenProcessPool):
                 raise InputError(

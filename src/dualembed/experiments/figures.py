@@ -27,7 +27,11 @@ STYLES: dict[str, dict[str, Any]] = {
     "gtd2": {"color": "#0072B2", "linestyle": "--"},
     "residual-gradient": {"color": "#56B4E9", "linestyle": "-."},
     "kernel-mdp": {"color": "#E69F00", "linestyle": (0, (3, 1, 1, 1))},
-    "random-feature-mdp": {"color": "#999999", "linestyle": (0, (1, 1))},
+}
+FIXED = {"embedding-sgd": "o", "sgd-saa": "^", "virtual-samples": "v"}  # markers of runs over a fixed training set
+STYLES |= {
+    f"{name}-fixed": {**STYLES[name], "linewidth": 1.0, "marker": marker, "markersize": 3, "alpha": 0.7}
+    for name, marker in FIXED.items()
 }
 NAMES = {
     "embedding-sgd": "Embedding-SGD",
@@ -39,8 +43,8 @@ NAMES = {
     "gtd2": "GTD2",
     "residual-gradient": "residual gradient",
     "kernel-mdp": "kernel MDP",
-    "random-feature-mdp": "random-feature MDP",
 }
+NAMES |= {f"{name}-fixed": f"{NAMES[name]}, fixed data" for name in FIXED}
 
 
 def curves(report: Report) -> Figure:
@@ -51,12 +55,11 @@ def curves(report: Report) -> Figure:
     axes = figure.subplots()
     for name, method in report.methods.items():
         samples, mean, spread = (np.asarray(each, dtype=float) for each in (method.samples, method.mean, method.std))
+        style, end = STYLES.get(name, {"color": "#444444"}), mean[-1]
         shown = np.isfinite(mean) & (mean > 0)
         samples, mean, spread = samples[shown], mean[shown], spread[shown]
-        if len(mean) == 0:
-            continue
-        style = STYLES.get(name, {"color": "#444444"})
-        axes.plot(samples, mean, label=f"{NAMES.get(name, name)}  {_short(mean[-1])}", **style)
+        label = f"{NAMES.get(name, name)}  {_short(end) if np.isfinite(end) else 'diverged'}"
+        axes.plot(samples, mean, label=label, **style)
         # A band below zero has no place on a logarithmic axis.
         lower = np.maximum(mean - spread, mean / 10)
         if style.get("linestyle") == "none":

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
+from dualembed.checks import InputError
 from dualembed.experiments.base import Report
 from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
 from dualembed.saddle import DualFunction, Saddle
@@ -131,6 +132,8 @@ class EmbeddingSGD(Contender):
         steps = samples // BATCH
         iterations = sorted({each * steps // ITERATIONS[-1] for each in ITERATIONS})
         result = solvers.solve(world.run_key, saddle, _solver(settings, steps), solvers.Probe(look, at=iterations))
+        if not result.finite:
+            raise InputError(f"the illustration cannot be drawn: {result.message}")
         seen = result.trace.averaged  # type: ignore[union-attr]
         beside = {
             "iterations": iterations,
@@ -147,7 +150,7 @@ class ClosedForm(Contender):
     """The closed form with landmarks, from some of the samples."""
 
     def grid(self) -> list[Settings]:
-        """Penalties, at the bandwidths of Embedding-SGD."""
+        """Penalties, at the bandwidths on record."""
         bandwidths = {
             name: value for name, value in EXPERIMENT.chosen()["closed-form"].items() if "penalty" not in name
         }

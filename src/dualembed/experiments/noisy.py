@@ -25,9 +25,9 @@ SETTINGS: dict[str, Any] = {
     "batch": BATCH,
     "gradient": "mean over the batch",
     "steps": "rate / (offset + t^power)",
-    "penalties": "1e-4 of f, none of u",
+    "penalties": "1e-4 of f, none of u; those of closed-form are settings",
     "draws of z": "1 for a visit of embedding-sgd, 10 for one of sgd-saa and virtual-samples, 10 a row for the others",
-    "fixed": f"methods named so make {ROUNDS} rounds over a tenth as many data, each with {DRAWS} virtual samples",
+    "fixed": f"methods named so visit a tenth as many data {ROUNDS} times; each has {DRAWS} virtual samples",
     "rivals' space": f"{LANDMARKS} landmarks, which span the RKHS here: an expansion would have a million centres",
     "test inputs": "401 clean inputs, evenly spaced on [-0.5, 0.5]",
 }
@@ -84,14 +84,14 @@ def rows(seed: int, samples: int) -> Ground:
 
 
 def fixed(seed: int, samples: int) -> Ground:
-    """Visits to a training set: every round takes another virtual sample of each datum."""
+    """One shuffled pass over all pairs of a datum and one of its virtual samples."""
     table = data(seed, samples // ROUNDS)
     spread = {name: np.repeat(table[name], DRAWS) for name in ("x", "y")}
     return Ground(problems.Invariance(sources.Dataset(**spread, z=table["z"].reshape(-1, 1))), mean_square_error)
 
 
 def fixed_many(seed: int, samples: int) -> Ground:
-    """Visits to a training set: every round takes all virtual samples of each datum."""
+    """Rounds over a training set, with all virtual samples of each datum."""
     return rows(seed, samples // ROUNDS)
 
 

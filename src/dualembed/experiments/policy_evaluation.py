@@ -2,7 +2,7 @@
 
 Embedding-SGD and kernel MDP have the whole RKHS of a Gaussian kernel, GTD2 and residual gradient 2⁸ random Fourier
 features of one, as in the paper. A gradient is the mean over its batch, where a sum would have rates a batch-th as
-large. The penalties are the same for every method.
+large. The penalties are the same for every stochastic method.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dualembed.experiments.contenders import (
 from dualembed.experiments.experiment import Contender, Curve, Settings
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import DivergenceWarning
+from dualembed.solvers.base import ITERATES, DivergenceWarning
 from dualembed.solvers.statistics import on_host
 from dualembed.spaces.base import Regulariser
 
@@ -49,6 +49,7 @@ SETTINGS: dict[str, Any] = {
     "gradient": "mean over the batch",
     "steps": "rate / (offset + t^power)",
     "random features of GTD2 and residual gradient": FEATURES,
+    "states on which settings were compared": "the test states, after other transitions",
     "landmarks of the closed form and of preconditioned SGD": LANDMARKS,
     "transitions embedded by kernel MDP": f"a tenth of the samples, at most {EMBEDDED:,}",
     "passes over the transitions": 1,
@@ -96,7 +97,7 @@ class Evaluation:
         return Saddle(problem, primal, dual, primal_penalty=self.penalty, dual_penalty=self.penalty)
 
     def waves(self, settings: Settings, problem: Problem) -> Saddle:
-        """Random Fourier features for V; its methods have no dual of their own."""
+        """Random Fourier features, which GTD2 gives both players and residual gradient, without a dual, to V alone."""
         space = spaces.Fourier(self.kernel(settings["primal bandwidth"]), FEATURES)
         return Saddle(problem, space, space, primal_penalty=self.penalty, dual_penalty=self.penalty)
 
@@ -145,7 +146,7 @@ class KernelMDP(Contender):
 
     def grid(self) -> list[Settings]:
         """The axes' combinations, both iterates of each."""
-        return [{**each, "iterate": iterate} for each in self.axes for iterate in ("averaged", "last")]
+        return [{**each, "iterate": iterate} for each in self.axes for iterate in ITERATES]
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """A pass over the transitions, after embedding some of them."""

@@ -45,7 +45,7 @@ from dualembed.experiments.molecules import (
 )
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import DivergenceWarning, Result
+from dualembed.solvers.base import ITERATES, DivergenceWarning, Result
 from dualembed.solvers.stochastic import StochasticSolver
 from dualembed.sources import Sample
 from dualembed.spaces.base import Function
@@ -144,13 +144,13 @@ class Descent(Contender):
 
     def grid(self) -> list[Settings]:
         """The axes' combinations, both iterates of each."""
-        return [{**each, "iterate": iterate} for each in self.axes for iterate in ("averaged", "last")]
+        return [{**each, "iterate": iterate} for each in self.axes for iterate in ITERATES]
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The rounds over a training set, looked at along the way; infinite from where it diverged."""
         trial, steps = reported(seed, samples), _steps(samples)
         saddle, judge = self._saddle(settings, trial), self._judge(settings, trial)
-        probe = solvers.Probe(lambda primal, _: judge(primal)[0], at=marks_of(steps))
+        probe = solvers.Probe(lambda primal, _: judge(primal)[0], at=marks_of(steps), iterates=settings["iterate"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
             result = solvers.solve(seed, saddle, self._stepping(settings, steps), probe)
@@ -184,7 +184,8 @@ class Descent(Contender):
             spaces.Basis(as_they_are),
             spaces.Basis(as_they_are),
             primal_penalty=PENALTY,
-            link=links.Legendre(),  # the dual space learns E[f(z) | x], from which u = E[f(z) | x] - y
+            # The dual space learns E[f(z) | x], from which u = E[f(z) | x] - y; a centred one has no link.
+            link=None if self.solver is solvers.CentredEmbeddingSGD else links.Legendre(),
         )
 
     def _judge(self, settings: Settings, trial: Trial) -> Callable[[Function], tuple[float, float]]:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dualembed import checks
+from dualembed.links import Direct
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt, Schedule
@@ -26,7 +27,7 @@ class CentredEmbeddingSGD(StochasticSolver):
     smooth, so that it may have a wider kernel than V, and steps of less variance. For every f the best v gives the same
     u, and the steps of f are along the same slopes, so that the solution is that of `EmbeddingSGD`; where the context
     determines nothing the two are one. But a_f follows f at once, so that together they are no longer the gradient of
-    one function. The result's `dual` is v.
+    one function. The result's `dual` is v, and not u: it is no argument for `duality_gap` or `Saddle.value`.
 
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
@@ -45,11 +46,15 @@ class CentredEmbeddingSGD(StochasticSolver):
     dual_step: Schedule | None = None
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
-        """Raise one clear sentence for another loss."""
+        """Raise one clear sentence for another loss, or a link."""
         if not saddle.loss.quadratic:
             raise checks.InputError(
                 f"a centred dual is for the square loss, whose best dual is an expectation, not for "
                 f"{type(saddle.loss).__name__}; use solvers.EmbeddingSGD"
+            )
+        if not isinstance(saddle.active_link, Direct):
+            raise checks.InputError(
+                f"a centred dual has no link, but this saddle has {type(saddle.active_link).__name__}; leave link out"
             )
 
     def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
