@@ -20,7 +20,7 @@ help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
 demo: $(READY) ## recover a function from its blurred values; writes demo/figure.png and demo/results.json
-	$(BIN)/dualembed reproduce illustration --out demo
+	$(BIN)/dualembed reproduce illustration --trials 1 --out demo
 
 reproduce: $(READY) ## run the paper's six experiments (about an hour on two cores); writes results/, goes on where it stopped
 	@for name in illustration noisy quantum navigation cartpole puma; do $(BIN)/dualembed reproduce $$name || exit; done

@@ -103,10 +103,12 @@ def document(report: Report) -> dict[str, Any]:
 
 def table(report: Report) -> Table:
     """Each method's final metric, mean ± standard deviation over trials, and mean seconds a trial."""
+    from rich.markup import escape
     from rich.table import Table
 
     trials = "1 trial" if report.trials == 1 else f"{report.trials} trials"
-    grid = Table(title=f"{report.experiment}: {report.metric}, {trials}", title_justify="left")
+    # A metric may have brackets, E[f(z) | x], which would be taken for markup.
+    grid = Table(title=escape(f"{report.experiment}: {report.metric}, {trials}"), title_justify="left")
     grid.add_column("method", no_wrap=True)
     grid.add_column("samples", justify="right")
     grid.add_column("final", justify="right", no_wrap=True)

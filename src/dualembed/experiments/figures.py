@@ -11,7 +11,7 @@ from dualembed.experiments.base import Report
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIZE = (4.6, 3.3)  # inches
+SIZE = (4.6, 4.4)  # inches
 FONT = 8
 
 # Colours by Okabe and Ito, which colour-blind readers tell apart; lines and markers say the same without colour. As in
@@ -73,7 +73,7 @@ def curves(report: Report) -> Figure:
     axes.tick_params(labelsize=FONT)
     axes.grid(True, which="major", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=FONT - 1)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=FONT - 1)
     return figure
 
 

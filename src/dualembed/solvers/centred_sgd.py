@@ -29,6 +29,9 @@ class CentredEmbeddingSGD(StochasticSolver):
     determines nothing the two are one. But a_f follows f at once, so that together they are no longer the gradient of
     one function. The result's `dual` is v, and not u: it is no argument for `duality_gap` or `Saddle.value`.
 
+    Where s' is nearly determined by s there is nothing to gain: E[V(s') | s] is then as large and as rough as V, while
+    the plain dual learns the residual alone.
+
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
     >>> problem = de.problems.PolicyEvaluation(chain, 0.5, reward_known=True)
