@@ -34,6 +34,11 @@ def probabilities(policy: Policy, states: Any, *, name: str = "the policy") -> n
             f"{name} must give probabilities of shape ({len(states)}, actions) for {len(states)} states, "
             f"but gave shape {found.shape}"
         )
+    return check_distributions(found, name)
+
+
+def check_distributions(found: np.ndarray, name: str) -> np.ndarray:
+    """The probabilities (n, A) as they are, refused unless each row is a distribution."""
     wrong = ~(np.all(found >= 0, axis=1) & (np.abs(found.sum(axis=1) - 1) <= TOLERANCE))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])

@@ -1,6 +1,60 @@
-"""Data from outside: transitions collected in gymnasium environments, and the molecules of QM7 (`data.qm7.load`)."""
+"""Data from outside: tables in files, logs of other libraries, and transitions collected in gymnasium environments.
 
-from dualembed.data import qm7
-from dualembed.data.environments import Held, average_return, collect
+The molecules of QM7 are in `data.qm7`. Names are imported when first used, so that reading a table costs no JAX.
+"""
 
-__all__ = ["Held", "average_return", "collect", "qm7"]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualembed.data import qm7
+    from dualembed.data.columns import chosen_columns, missing_rows, numbers_of
+    from dualembed.data.conditions import Condition, condition
+    from dualembed.data.environments import Held, average_return, collect
+    from dualembed.data.logs import transitions
+    from dualembed.data.tables import read_table, write_table
+
+__all__ = [
+    "read_table",
+    "write_table",
+    "chosen_columns",
+    "numbers_of",
+    "missing_rows",
+    "Condition",
+    "condition",
+    "transitions",
+    "Held",
+    "average_return",
+    "collect",
+    "qm7",
+]
+
+_HOMES = {
+    "read_table": "tables",
+    "write_table": "tables",
+    "chosen_columns": "columns",
+    "numbers_of": "columns",
+    "missing_rows": "columns",
+    "Condition": "conditions",
+    "condition": "conditions",
+    "transitions": "logs",
+    "Held": "environments",
+    "average_return": "environments",
+    "collect": "environments",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "qm7":
+        return importlib.import_module("dualembed.data.qm7")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dualembed.data' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dualembed.data.{_HOMES[name]}"), name)
+    globals()[name] = value  # the next look-up is an ordinary one
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

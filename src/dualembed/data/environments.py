@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.policies import probabilities
+from dualembed.data.choosing import Chooser, Policy
+from dualembed.data.playing import Copies, Games, Vector, copies_of, is_vector, state_of, step
 from dualembed.progress import track
 
 Columns = dict[str, np.ndarray]
-Policy = Callable[[np.ndarray], Any]
 NAMES = ("state", "action", "reward", "next_state", "terminated", "truncated", "episode", "probability")
 
 
@@ -47,96 +45,103 @@ class Held:
 def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies: int = 1, hold: int = 1) -> Columns:
     """So many transitions of the policy in the environment, in the order of time, episode after episode.
 
-    The environment has discrete actions and states that are vectors of numbers; `policy` maps states (n, d) to action
-    probabilities (n, A). The columns are state, action, reward, next_state, terminated (nothing follows),
-    truncated (cut short by a limit: the bootstrap counts), episode, and probability, that of the action taken.
+    The environment is gymnasium's, single or vector, with Discrete or Box actions and states that are vectors of
+    numbers. `policy` is any function: from states (n, d) to probabilities (n, A), to actions (n,) in the environment's
+    own numbers, or to actions (n, a) of a Box; or from one state (d,) to one action, as `model.predict` of other
+    libraries. The columns are state, action (numbered from 0, or a vector), reward, next_state, terminated (nothing
+    follows), truncated (cut short by a limit: the bootstrap counts), episode, and, from a policy that gives
+    probabilities, probability, that of the action taken.
+
     With `copies` of the environment played side by side the policy is asked for many actions at once; each copy's
-    transitions lie together, and the last episode of each stops where its share is full. Each action is held for
-    `hold` steps: with more than one, a random policy wanders much farther (and there is no column probability, since
-    the action then depends on more than the state).
+    transitions lie together, and the last episode of each stops where its share is full. A vector environment is as
+    many copies as it has environments. Each action is held for `hold` steps: with more than one, a random policy
+    wanders much farther (and there is no column probability, since the action then depends on more than the state).
+
+    >>> import gymnasium
+    >>> columns = collect(gymnasium.make("CartPole-v1"), lambda state: int(state[2] > 0), 10)
+    >>> columns["state"].shape, columns["action"].shape
+    ((10, 4), (10,))
     """
     checks.count("transitions", transitions)
     checks.count("hold", hold)
-    environments = _copies(env, min(copies, transitions))
+    games = _games(env, min(copies, transitions), seed)
+    choose = Chooser(policy, np.asarray(games.states), actions=games.actions, observations=games.observations)
     rng = np.random.default_rng(seed)
-    share = -(-transitions // len(environments))
-    states = [_state(each.reset(seed=seed + 7919 * number)) for number, each in enumerate(environments)]
-    rows: list[list[tuple[Any, ...]]] = [[] for _ in environments]
-    episodes = np.arange(len(environments))
+    share = -(-transitions // len(games.states))
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in games.states]
+    episodes = np.arange(len(games.states))
+    steps = done = 0
     with track(share, "Collecting transitions") as bar:
-        for step in range(share):
-            if step % hold == 0:
-                chosen = list(zip(*_choose(rng, policy, states, env), strict=True))
-            for number, (action, chance) in enumerate(chosen):
-                following, reward, ended, cut = _step(environments[number], action)
-                row = (states[number], action, reward, following, ended, cut, episodes[number], chance)
-                rows[number].append(row)
-                states[number] = following
-                if ended or cut:
-                    episodes[number] = episodes.max() + 1
-                    states[number] = _state(environments[number].reset())
-            bar.advance(to=step + 1)
-    flat = [row for part in rows for row in part][:transitions]
-    columns = zip(NAMES, zip(*flat, strict=True), strict=True)
-    return {name: np.asarray(column, dtype=float) for name, column in columns if hold == 1 or name != "probability"}
+        while done < share:
+            if steps % hold == 0:
+                actions, chances = choose(rng, np.asarray(games.states))
+            _play(games, actions, chances, rows, episodes)
+            steps, done = steps + 1, min(map(len, rows))
+            bar.advance(to=done)
+    flat = [row for part in rows for row in part[:share]][:transitions]
+    named = dict(zip(NAMES, zip(*flat, strict=True), strict=True))
+    if hold > 1 or chances is None:
+        del named["probability"]
+    return {name: np.asarray(column, dtype=float) for name, column in named.items()}
 
 
 def average_return(env: Any, policy: Policy, episodes: int, *, seed: int = 0) -> np.ndarray:
-    """The undiscounted returns (episodes,) of the policy, each episode from its own reset, played side by side."""
+    """The undiscounted returns (episodes,) of the policy, each episode from its own reset, played side by side.
+
+    `policy` is any function that `collect` takes; the environment is a single one, of which copies are made.
+
+    >>> import gymnasium
+    >>> average_return(gymnasium.make("CartPole-v1"), lambda state: 0, 3).shape
+    (3,)
+    """
     checks.count("episodes", episodes)
-    environments = _copies(env, episodes)
+    if is_vector(env):
+        raise checks.InputError("average_return needs a single environment, not a vector one; it makes its own copies")
+    environments = copies_of(env, episodes)
     rng = np.random.default_rng(seed)
     returns = np.zeros(episodes)
+    choose: Chooser | None = None
     for start in range(0, episodes, len(environments)):
         playing = dict(enumerate(environments[: episodes - start], start=start))
-        states = {number: _state(each.reset(seed=seed + number)) for number, each in playing.items()}
+        states = {number: state_of(each.reset(seed=seed + number)) for number, each in playing.items()}
+        if choose is None:
+            spaces = {"actions": env.action_space, "observations": getattr(env, "observation_space", None)}
+            choose = Chooser(policy, np.asarray(list(states.values())), **spaces)
         while states:
-            actions, _ = _choose(rng, policy, list(states.values()), env)
+            actions, _ = choose(rng, np.asarray(list(states.values())))
             for number, action in zip(list(states), actions, strict=True):
-                states[number], reward, ended, cut = _step(playing[number], action)
-                returns[number] += reward
-                if ended or cut:
+                move = step(playing[number], action)
+                states[number] = move.following
+                returns[number] += move.reward
+                if move.over:
                     del states[number]
     return returns
 
 
-def _choose(rng: np.random.Generator, policy: Policy, states: list[Any], env: Any) -> tuple[list[int], np.ndarray]:
-    """(an action for each state, drawn from the policy; its probability)."""
-    shares = probabilities(policy, np.asarray(states, dtype=float))
-    if shares.shape[1] != env.action_space.n:
+def _play(
+    games: Games,
+    actions: np.ndarray,
+    chances: np.ndarray | None,
+    rows: list[list[tuple[Any, ...]]],
+    episodes: np.ndarray,
+) -> None:
+    """One step of every game, its moves appended to the games' rows; `episodes` are the numbers of those under way."""
+    states = list(games.states)
+    for number, move in enumerate(games.step(actions)):
+        if move is None:
+            continue
+        chance = None if chances is None else chances[number]
+        rows[number].append((states[number], actions[number], *move, episodes[number], chance))
+        if move.over:
+            episodes[number] = episodes.max() + 1
+
+
+def _games(env: Any, copies: int, seed: int) -> Games:
+    """The games to be played."""
+    if not is_vector(env):
+        return Copies(env, copies, seed)
+    if copies != 1:
         raise checks.InputError(
-            f"the policy gives probabilities of {shares.shape[1]} actions, but the environment has {env.action_space.n}"
+            f"a vector environment is its own {env.num_envs} copies; leave copies at 1, not {copies}"
         )
-    summed = np.cumsum(shares, axis=1)
-    # Up to the sum itself, which may miss 1 by rounding: what is missing belongs to no action.
-    actions = np.sum(summed <= rng.uniform(size=(len(shares), 1)) * summed[:, -1:], axis=1)
-    return actions.tolist(), shares[np.arange(len(shares)), actions]
-
-
-def _step(env: Any, action: int) -> tuple[np.ndarray, float, bool, bool]:
-    """(next state, reward, terminated, truncated) after the action, numbered from 0."""
-    following, reward, ended, cut, _ = env.step(action + int(getattr(env.action_space, "start", 0)))
-    return _state((following, None)), float(reward), bool(ended), bool(cut)
-
-
-def _state(seen: tuple[Any, Any]) -> np.ndarray:
-    """The state in (observation, info), copied: some environments change theirs in place."""
-    try:
-        state = np.array(seen[0], dtype=float)
-    except (TypeError, ValueError):
-        raise checks.InputError(
-            f"states must be vectors of numbers, not {type(seen[0]).__name__}; wrap the environment to make them so"
-        ) from None
-    return np.atleast_1d(state)
-
-
-def _copies(env: Any, count: int) -> list[Any]:
-    """The environment and count - 1 others like it; itself alone where it cannot be made again."""
-    checks.count("copies", count)
-    space = getattr(env, "action_space", None)
-    if type(space).__name__ != "Discrete":
-        raise checks.InputError(f"the environment must be gymnasium's, with Discrete actions, not {space!r}")
-    try:
-        return [env, *(copy.deepcopy(env) for _ in range(count - 1))]
-    except Exception:  # an environment tied to a window or a process plays alone
-        return [env]
+    return Vector(env, seed)

@@ -1,0 +1,162 @@
+"""Columns of a table: chosen by name or by the start of their names, and read as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualembed.data.refusal import nearest, refused, some
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WAY_OUT = "fill them, or drop these rows with --drop-missing"
+
+
+def chosen_columns(names: Sequence[str], spec: str, option: str) -> list[str]:
+    """The columns that `spec` asks for: names with commas between them, or the start of names and an asterisk.
+
+    What an asterisk stands for comes in natural order, s2 before s10. A name that holds a comma or an asterisk is
+    found as it stands. `option` is where the spec came from, for messages.
+
+    >>> chosen_columns(["s10", "s2", "reward"], "reward,s*", "--state")
+    ['reward', 's2', 's10']
+    """
+    pieces = spec.split(",")
+    chosen: list[str] = []
+    while pieces:
+        # The longest run of pieces that is a column, so that names with commas are found.
+        runs = [",".join(pieces[:length]).strip() for length in range(len(pieces), 0, -1)]
+        length = len(pieces) - next((number for number, run in enumerate(runs) if run in names), len(pieces) - 1)
+        chosen += _matching(",".join(pieces[:length]).strip(), names, option)
+        pieces = pieces[length:]
+    twice = [name for name in chosen if chosen.count(name) > 1]
+    if twice:
+        raise refused(f"{option} {spec!r} names the column {twice[0]!r} more than once; name it once")
+    return chosen
+
+
+def numbers_of(table: pa.Table, name: str, option: str) -> np.ndarray:
+    """The column (n,) in float64; text that reads as numbers is taken for them, and yes and no for 1 and 0.
+
+    >>> import pyarrow
+    >>> numbers_of(pyarrow.table({"speed": ["1.5", " 2 "]}), "speed", "--state")
+    array([1.5, 2. ])
+    """
+    import pyarrow as pa
+
+    column = _column(table, name, option)
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        raise refused(f"{option} needs numbers, but the column {name!r} holds dates or times; give days or seconds")
+    if _is_text(kind):
+        values = _parsed(column, name, option)
+    elif _is_number(kind):
+        values = column.cast(pa.float64(), safe=False).to_numpy()
+    else:
+        raise refused(f"{option} needs numbers, but the column {name!r} holds {kind}; give one number a row")
+    _check_finite(values, name, option)
+    return values
+
+
+def missing_rows(table: pa.Table, names: Iterable[str]) -> np.ndarray:
+    """Whether a row (n,) has nothing, or NaN, in any of these columns.
+
+    >>> import pyarrow
+    >>> missing_rows(pyarrow.table({"a": [1.0, None, 3.0], "b": [0.0, 1.0, float("nan")]}), ["a", "b"])
+    array([False,  True,  True])
+    """
+    import pyarrow as pa
+
+    missing = np.zeros(table.num_rows, dtype=bool)
+    for name in names:
+        column = _column(table, name, "a list of columns")
+        missing |= column.is_null(nan_is_null=pa.types.is_floating(column.type)).to_numpy()
+    return missing
+
+
+def no_such_column(name: str, names: Sequence[str], option: str) -> ValueError:
+    """The error of a name that is no column, with those that are and the nearest."""
+    return refused(
+        f"{option} names the column {name!r}, which is not there (there are {some(names)}){nearest(name, names)}"
+    )
+
+
+def _matching(piece: str, names: Sequence[str], option: str) -> list[str]:
+    """The columns that one piece of a spec stands for."""
+    if piece in names:
+        return [piece]
+    if not piece:
+        raise refused(f"{option} has an empty name in it; give names with single commas between them, such as s1,s2")
+    if piece.endswith("*"):
+        found = sorted((name for name in names if name.startswith(piece[:-1])), key=_natural)
+        if not found:
+            raise refused(f"{option} {piece!r} matches no column; there are {some(names)}")
+        return found
+    raise no_such_column(piece, names, option)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """What to sort by so that numbers within names count as numbers."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def _column(table: pa.Table, name: str, option: str) -> Any:
+    """The column of that name, categories replaced by what they stand for."""
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        raise no_such_column(name, table.column_names, option)
+    column = table.column(name)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _parsed(column: Any, name: str, option: str) -> np.ndarray:
+    """The numbers that the text spells, NaN where there is none; the first row that spells none is refused."""
+    values = np.full(len(column), np.nan)
+    for row, text in enumerate(column.to_pylist()):
+        if text is None:
+            continue
+        try:
+            values[row] = float(text)
+        except ValueError:
+            values[row] = np.nan
+        if np.isnan(values[row]) or "_" in text:  # float() takes 1_000 for a number, which is rather a name
+            raise refused(
+                f"{option} needs numbers, but the column {name!r} holds {text!r} in data row {row + 1}; "
+                "encode text as numbers or name another column"
+            )
+    return values
+
+
+def _check_finite(values: np.ndarray, name: str, option: str) -> None:
+    """Raise where numbers are missing or infinite."""
+    missing = np.isnan(values)
+    if missing.any():
+        raise refused(
+            f"{option} needs a number in every row, but the column {name!r} has none in {missing.sum()} of "
+            f"{len(values)} rows, the first in data row {np.argmax(missing) + 1}; {WAY_OUT}"
+        )
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise refused(
+            f"{option} needs finite numbers, but the column {name!r} is infinite in {infinite.sum()} of "
+            f"{len(values)} rows, the first in data row {np.argmax(infinite) + 1}; remove these rows"
+        )

@@ -1,0 +1,191 @@
+"""Tables in files: CSV, Parquet and Arrow, read by the ending of their name and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualembed.data.refusal import nearest, refused, some
+from dualembed.files import atomic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READABLE = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".arrow", ".feather")
+WRITABLE = (".csv", ".parquet", ".arrow", ".feather")
+
+
+def read_table(path: str | os.PathLike[str]) -> pa.Table:
+    """The table in a CSV, TSV (either may be gzipped), Parquet, Arrow or Feather file, or in a folder of Parquet files.
+
+    A folder's files, which must have the same columns, are read in the order of their names.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table({"s1": [0.5, 1.0], "action": [0, 1]}, f"{folder}/log.csv")
+    ...     read_table(f"{folder}/log.csv").to_pydict()
+    {'s1': [0.5, 1.0], 'action': [0, 1]}
+    """
+    path = Path(path).expanduser()
+    _check_there(path)
+    table = _read_folder(path) if path.is_dir() else _read_file(path)
+    if not table.num_rows:
+        raise refused(f"{path} has columns ({some(table.column_names)}) but no rows; give a table with data")
+    return table
+
+
+def write_table(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write equally long columns (n,) to a CSV, Parquet, Arrow or Feather file, whole or not at all.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table({"s1": [0.5], "value": [2.0]}, f"{folder}/values.csv")
+    ...     print(Path(folder, "values.csv").read_text(), end="")
+    "s1","value"
+    0.5,2
+    """
+    path = Path(path).expanduser()
+    ending = _ending(path, WRITABLE)
+    table = _table(columns)
+    with atomic(path) as temporary:
+        if ending == ".csv":
+            from pyarrow import csv
+
+            csv.write_csv(table, temporary)
+        elif ending == ".parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(table, temporary)
+        else:
+            from pyarrow import feather
+
+            feather.write_feather(table, str(temporary))
+
+
+def _table(columns: Mapping[str, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    if not arrays:
+        raise refused("a table to be written needs columns, but there are none; give at least one")
+    for name, array in arrays.items():
+        if array.ndim != 1:
+            raise refused(f"a column of a table must have shape (rows,), but {name} has {array.shape}; split it first")
+    lengths = {len(array) for array in arrays.values()}
+    if len(lengths) > 1:
+        each = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise refused(f"columns of a table must be equally long, but have these numbers of rows: {each}")
+    return pa.table({name: pa.array(array) for name, array in arrays.items()})
+
+
+def _check_there(path: Path) -> None:
+    if path.exists():
+        return
+    if not path.parent.is_dir():
+        raise refused(f"there is no folder {path.parent}, so {path.name} cannot be read from it; check the path")
+    names = [each.name for each in path.parent.iterdir()]
+    raise refused(f"there is no file {path}{nearest(path.name, names) or '; check the path'}")
+
+
+def _ending(path: Path, known: tuple[str, ...]) -> str:
+    """The one of the known endings that the name has, the longest where several fit."""
+    fitting = [ending for ending in known if path.name.lower().endswith(ending)]
+    if not fitting:
+        found = f"ends in {path.suffix}" if path.suffix else "has no ending"
+        raise refused(f"the name {path.name} {found}, but a table's name must end in one of {', '.join(known)}")
+    return max(fitting, key=len)
+
+
+def _read_folder(folder: Path) -> pa.Table:
+    import pyarrow as pa
+
+    # Names that start with a dot or an underscore are marks that other programs leave, not data.
+    paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
+    if not paths:
+        raise refused(f"the folder {folder} has no .parquet files in it; name a file, or a folder of Parquet files")
+    tables = [_read_file(path) for path in paths]
+    names = tables[0].column_names
+    for path, table in zip(paths, tables, strict=True):
+        odd = sorted(set(names) ^ set(table.column_names))
+        if odd:
+            raise refused(
+                f"the files of {folder} must have the same columns, but {paths[0].name} and {path.name} differ in "
+                f"{some(odd)}; move one of them elsewhere"
+            )
+    try:
+        # Permissive: a column that is whole numbers in one file and fractions in another is fractions.
+        return pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise refused(f"the files of {folder} have columns of one name but different types: {_reason(error)}") from None
+
+
+def _read_file(path: Path) -> pa.Table:
+    import pyarrow as pa
+
+    ending = _ending(path, READABLE)
+    try:
+        if not path.stat().st_size:
+            raise refused(f"{path} is empty; give a file with a table in it")
+        table = _reader(ending)(path)
+        names = table.column_names
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise refused(f"{path} cannot be read as {ending} ({_reason(error)}); mend it or write it again") from None
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise refused(f"{path} has {twice.count(twice[0])} columns named {twice[0]!r}; give each a name of its own")
+    return table
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what went wrong."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.strip().splitlines()[0][:200].rstrip(".") if text.strip() else type(error).__name__
+
+
+def _reader(ending: str) -> Callable[[Path], pa.Table]:
+    if ending == ".parquet":
+        return _read_parquet
+    if ending in (".arrow", ".feather"):
+        return _read_arrow
+    return lambda path: _read_text(path, "\t" if ending.startswith(".tsv") else ",")
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    # Opened as one file: `parquet.read_table` would take folder names like year=2024 for columns.
+    return parquet.ParquetFile(path).read()
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import feather
+
+    try:
+        return feather.read_table(str(path), memory_map=False)
+    except pa.ArrowInvalid as error:
+        # The streaming format has the same ending and no mark of its own at the start.
+        try:
+            with pa.OSFile(str(path)) as file:
+                return pa.ipc.open_stream(file).read_all()
+        except (pa.ArrowException, OSError):
+            raise error from None
+
+
+def _read_text(path: Path, delimiter: str) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    options = {
+        "parse_options": csv.ParseOptions(delimiter=delimiter),
+        "convert_options": csv.ConvertOptions(strings_can_be_null=True),
+    }
+    try:
+        return csv.read_csv(path, **options)
+    except pa.ArrowInvalid:
+        # Once more for a better message: only one thread alone knows the number of the row it stumbles over.
+        return csv.read_csv(path, read_options=csv.ReadOptions(use_threads=False), **options)

@@ -1,0 +1,180 @@
+"""Columns are found by name, read as numbers and compared with numbers, or refused with the nearest way out."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import pickle
+
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dualembed.checks import InputError
+from dualembed.data import chosen_columns, condition, missing_rows, numbers_of
+from dualembed.problems.hitting_time import arrivals
+
+NAMES = ["s10", "s2", "s1", "reward", "a,b", "x*"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "chosen"),
+    [
+        ("s1,s2", ["s1", "s2"]),
+        (" s2 , s1 ", ["s2", "s1"]),
+        ("s*", ["s1", "s2", "s10"]),
+        ("reward,s1*", ["reward", "s1", "s10"]),
+        ("a,b", ["a,b"]),
+        ("s1,a,b,reward", ["s1", "a,b", "reward"]),
+        ("x*", ["x*"]),
+    ],
+)
+def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(spec: str, chosen: list) -> None:
+    assert chosen_columns(NAMES, spec, "--state") == chosen
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("rewrad", "--state names the column 'rewrad', which is not there (there are s10, s2, s1, reward, a,b, x*)"),
+        ("rewrad", "; did you mean 'reward'?"),
+        ("S1", "did you mean 's1'?"),
+        ("qqqq", "which is not there (there are s10, s2, s1"),
+        ("t*", "--state 't*' matches no column; there are s10"),
+        ("s1,s*", "names the column 's1' more than once"),
+        ("s1,,s2", "--state has an empty name in it"),
+        ("", "--state has an empty name in it"),
+    ],
+)
+def test_a_spec_that_fits_no_column_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        chosen_columns(NAMES, spec, "--state")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        (pa.array([True, False]), [1.0, 0.0]),
+        (pa.array([1, 2], pa.uint8()), [1.0, 2.0]),
+        (pa.array([2**53 + 1, 0]), [2.0**53, 0.0]),
+        (pa.array([decimal.Decimal("1.25"), decimal.Decimal("-3.00")]), [1.25, -3.0]),
+        (pa.array(["1e3", " -0.5 "]), [1000.0, -0.5]),
+        (pa.array(["7", "8"], pa.string_view()), [7.0, 8.0]),
+        (pa.array(["3", "4"]).dictionary_encode(), [3.0, 4.0]),
+        (pa.array([0.5, 1.5], pa.float32()), [0.5, 1.5]),
+    ],
+    ids=lambda each: str(getattr(each, "type", "")),
+)
+def test_columns_of_every_numeric_kind_are_numbers(values: pa.Array, numbers: list) -> None:
+    found = numbers_of(pa.table({"x": values}), "x", "--state")
+    assert found.dtype == np.float64
+    assert found.tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["1", "left", "up"], "--state needs numbers, but the column 'x' holds 'left' in data row 2"),
+        (["1", None, "up"], "holds 'up' in data row 3"),
+        (["1", "1_0", "2"], "holds '1_0' in data row 2"),
+        ([1.0, None, float("nan")], "has none in 2 of 3 rows, the first in data row 2; fill them, or drop these rows "),
+        ([None, None, None], "has none in 3 of 3 rows"),
+        ([1.0, float("inf"), 2.0], "is infinite in 1 of 3 rows, the first in data row 2"),
+        ([datetime.date(2020, 1, 1)] * 3, "holds dates or times; give days or seconds"),
+        ([[1.0], [2.0], [3.0]], "holds list<"),
+        ([b"\xff", b"1", b"2"], "holds binary; give one number a row"),
+    ],
+)
+def test_what_is_no_number_is_named_with_its_row(values: list, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        numbers_of(pa.table({"x": values}), "x", "--state")
+    assert message in str(caught.value)
+
+
+def test_an_error_of_missing_numbers_says_how_to_drop_them_and_dropping_helps() -> None:
+    table = pa.table({"x": [1.0, None, float("nan"), 4.0], "who": ["a", "b", "c", None]})
+    with pytest.raises(InputError, match="--drop-missing"):
+        numbers_of(table, "x", "--state")
+    assert missing_rows(table, ["x"]).tolist() == [False, True, True, False]
+    assert missing_rows(table, ["x", "who"]).tolist() == [False, True, True, True]
+    assert numbers_of(table.filter(pa.array(~missing_rows(table, ["x"]))), "x", "--state").tolist() == [1.0, 4.0]
+
+
+def test_a_column_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'speeed', which is not there \(there are speed\); did you mean 'speed'"):
+        numbers_of(pa.table({"speed": [1.0]}), "speeed", "--state")
+
+
+STATES = np.array([[0.0, 0.0], [1.0, 0.2], [2.0, 0.5], [-1.0, 3.0]])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s1>=1", [0, 1, 1, 0]),
+        ("s1>1", [0, 0, 1, 0]),
+        ("s1 <= -1e0", [0, 0, 0, 1]),
+        ("s1 < .5", [1, 0, 0, 1]),
+        ("s1==2", [0, 0, 1, 0]),
+        ("s1!=2", [1, 1, 0, 1]),
+        ("1 <= s1", [0, 1, 1, 0]),
+        ("0.2<=s2<=0.5", [0, 1, 1, 0]),
+        ("s2 > s1", [0, 0, 0, 1]),
+        # "and" binds tighter: the other reading, (s1==0 or s1==1) and s2>0, would leave the first out.
+        ("s1==0 or s1==1 and s2>0", [1, 1, 0, 0]),
+        ("s1>=1 AND s2<0.5", [0, 1, 0, 0]),
+        ("'s1' >= 1", [0, 1, 1, 0]),
+    ],
+)
+def test_a_condition_holds_where_it_says(text: str, expected: list) -> None:
+    inside = condition(text, ["s1", "s2"])
+    assert inside(STATES).tolist() == [bool(each) for each in expected]
+    assert np.asarray(inside(jnp.asarray(STATES))).tolist() == [bool(each) for each in expected]
+
+
+def test_names_with_spaces_signs_and_digits_are_found() -> None:
+    states = np.array([[1.0, 2.0, 3.0, 4.0]])
+    names = ["pole angle", "order", "0", "s1-dot"]
+    assert condition("pole angle == 1 and order == 2 and s1-dot == 4", names)(states).all()
+    assert condition('"0" == 3', names)(states).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("s3>=1", "names the column 's3', which is not there (there are s1, s2)"),
+        ("s1 > 1 and ss2 > 1", "'ss2', which is not there (there are s1, s2); did you mean 's2'?"),
+        ("speed>1", "names the column 'speed', which is not there (there are s1, s2)"),
+        ("'s9' > 1", "names the column 's9'"),
+        ("s1", "a part that is no comparison"),
+        ("", "a part that is no comparison"),
+        ("s1>=1 and", "a part that is no comparison"),
+        ("s1>=", "a part that is no comparison"),
+        (">=1", "a part that is no comparison"),
+        ("s1 1", "a part that is no comparison"),
+        ("s1 = 1", "cannot be read at '= 1'"),
+        ("(s1>=1)", "without parentheses"),
+        ("1 < 2", "compares two numbers"),
+        ("__import__('os')", "names the column \"__import__('os')\", which is not there"),
+    ],
+)
+def test_a_condition_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        condition(text, ["s1", "s2"])
+    assert message in str(caught.value)
+
+
+def test_a_condition_is_rebuilt_from_what_it_keeps() -> None:
+    inside = condition("s1>=1 or s2<0", ["s1", "s2"])
+    assert condition(inside.text, inside.names) == inside
+    assert pickle.loads(pickle.dumps(inside)) == inside
+    assert hash(inside) == hash(condition("s1>=1 or s2<0", ("s1", "s2")))
+
+
+def test_a_condition_is_a_target_of_hitting_times() -> None:
+    assert arrivals(STATES, condition("s1>=1", ["s1", "s2"])).tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert condition("x>1", ["x"])(np.array([0.0, 2.0])).tolist() == [False, True]
+    with pytest.raises(InputError, match=r"states of shape \(n, 2\), but is given \(4, 1\)"):
+        condition("s1>=1", ["s1", "s2"])(STATES[:, :1])
