@@ -15,20 +15,23 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ROWS = [
     {"cli"},
     {"experiments"},
+    {"saving", "examples"},
     {"estimators", "baselines", "control"},
+    {"report"},
+    {"plot"},
     {"selection"},
     {"embeddings"},
     {"solvers"},
     {"saddle", "trajectories"},
     {"problems", "spaces", "data"},
-    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies"},
+    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies", "propensities"},
     {"checks", "progress", "files", "compilation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
 SOCIABLE = ROWS[-2:]
 # Names of the package itself; the public ones are for users, and only these need the version.
 OWN_NAMES = {"", "__version__"}
-NEED_VERSION = {"cli", "experiments"}
+NEED_VERSION = {"cli", "experiments", "saving"}
 
 
 def part(path: Path) -> str:

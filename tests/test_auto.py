@@ -167,8 +167,8 @@ def test_a_target_of_zero_is_the_zero_function() -> None:
 def test_too_few_rows_and_endless_sources_are_refused_in_one_sentence() -> None:
     design = DESIGNS[0]
     endless = sources.Simulator(lambda key: {"x": 0.0, "y": 0.0, "z": 0.0})
-    with pytest.raises(de.InputError, match="needs at least 30 rows, not 29; give more") as few:
-        fitted(design.x[:29], design.y[:29], design.z[:29])
+    with pytest.raises(de.InputError, match="needs at least 5 rows, not 4 samples; give more") as few:
+        fitted(design.x[:4], design.y[:4], design.z[:4])
     with pytest.raises(de.InputError, match=r"on a finite data set; use sources\.Dataset") as stream:
         auto(0, problems.InstrumentalVariables(endless))
     assert all("\n" not in str(refusal.value) for refusal in (few, stream))

@@ -22,6 +22,8 @@ from dualembed.selection.evidence import (
     likely,
     maximise,
     moments,
+    padded,
+    padding,
     regression_evidence,
 )
 
@@ -99,17 +101,22 @@ def test_with_noise_of_one_variance_evidence_is_the_formula_of_singular_values(v
 def test_padding_of_moments_changes_nothing() -> None:
     case, kernel = Case(), KERNELS["sum"]
     seen = case.seen()
-    assert seen.instruments.shape == (ROWS, BLOCK)
+    assert seen.instruments.shape == (96, BLOCK)  # 80 rows and 7 moments
     with jax.enable_x64(True):
         bare = Moments(
-            seen.points,
-            seen.weights,
-            jnp.asarray(case.instruments),
+            jnp.asarray(case.points),
+            jnp.asarray(case.weights),
+            jnp.asarray(case.instruments / ROWS),
             jnp.asarray(case.observed),
             jnp.asarray(case.noise / ROWS),
         )
         found = float(evidence(double(kernel), bare, jnp.asarray(case.landmarks)))
     assert found == pytest.approx(value(kernel, case), rel=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(1, 64), (64, 64), (65, 96), (96, 96), (97, 128), (2500, 3072)])
+def test_rows_are_padded_to_few_sizes(rows: int, wanted: int) -> None:
+    assert rows + padding(rows) == wanted
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -277,8 +284,10 @@ class Curve:
     def bound(self, kernel: Kernel, landmarks: int) -> float:
         with jax.enable_x64(True):
             model = double(Regression(kernel, self.amplitudes, self.noises))
-            parts = (jnp.asarray(part) for part in (self.inputs, self.responses, self.inputs[:landmarks]))
-            return float(jax.jit(regression_evidence)(model, *parts))
+            more = padding(len(self.inputs))
+            responses, real = np.pad(self.responses, ((0, more), (0, 0))), np.pad(np.ones(len(self.inputs)), (0, more))
+            columns = padded(self.inputs, more), responses, self.inputs[:landmarks], real
+            return float(jax.jit(regression_evidence)(model, *(jnp.asarray(part) for part in columns)))
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.3), Matern52(0.5)], ids=str)

@@ -42,11 +42,15 @@ if TYPE_CHECKING:
         control,
         data,
         embeddings,
+        estimators,
         kernels,
         links,
         losses,
+        plot,
         policies,
         problems,
+        propensities,
+        report,
         samplers,
         schedules,
         selection,
@@ -56,14 +60,35 @@ if TYPE_CHECKING:
         trajectories,
     )
     from dualembed.checks import InputError
+    from dualembed.estimators import (
+        ActionValueEvaluator,
+        HittingTimeRegressor,
+        InvariantClassifier,
+        InvariantRegressor,
+        IVRegressor,
+        LinearControl,
+        PolicyEvaluator,
+    )
     from dualembed.problems import Terms
     from dualembed.saddle import Saddle
+    from dualembed.saving import load, save
     from dualembed.selection import auto
     from dualembed.solvers import Result, solve
+    from dualembed.solvers.uncertainty import Estimate
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActionValueEvaluator",
+    "HittingTimeRegressor",
+    "IVRegressor",
+    "InvariantClassifier",
+    "InvariantRegressor",
+    "LinearControl",
+    "PolicyEvaluator",
+    "save",
+    "load",
+    "Estimate",
     "auto",
     "solve",
     "Saddle",
@@ -74,11 +99,15 @@ __all__ = [
     "control",
     "data",
     "embeddings",
+    "estimators",
     "kernels",
     "links",
     "losses",
+    "plot",
     "policies",
     "problems",
+    "propensities",
+    "report",
     "samplers",
     "schedules",
     "selection",
@@ -90,6 +119,21 @@ __all__ = [
 ]
 
 _HOMES = {
+    **dict.fromkeys(
+        (
+            "ActionValueEvaluator",
+            "HittingTimeRegressor",
+            "IVRegressor",
+            "InvariantClassifier",
+            "InvariantRegressor",
+            "LinearControl",
+            "PolicyEvaluator",
+        ),
+        "dualembed.estimators",
+    ),
+    "save": "dualembed.saving",
+    "load": "dualembed.saving",
+    "Estimate": "dualembed.solvers.uncertainty",
     "auto": "dualembed.selection",
     "solve": "dualembed.solvers",
     "Result": "dualembed.solvers",
@@ -103,11 +147,15 @@ _MODULES = frozenset(
         "control",
         "data",
         "embeddings",
+        "estimators",
         "kernels",
         "links",
         "losses",
+        "plot",
         "policies",
         "problems",
+        "propensities",
+        "report",
         "samplers",
         "schedules",
         "selection",

@@ -232,7 +232,10 @@ def draws(key: jax.Array | int, sampler: Draw, xs: Any, count: int = 1) -> jax.A
     xs = _rows(checks.array("xs", xs, ndim=(1, 2)))
     sampler, key = _callable(sampler), key_of(key)
     _check_draw(sampler, key, xs[0])
-    return _tiled(sampler, jax.random.split(key, xs.shape[0]), xs, count)
+    rows = xs.shape[0]
+    # Powers of two, as for functions: a handful of compiled shapes serves every number of rows.
+    padded = jnp.pad(xs, ((0, max(16, 1 << (rows - 1).bit_length()) - rows), (0, 0)), mode="edge")
+    return _tiled(sampler, jax.random.split(key, padded.shape[0]), padded, count)[:rows]
 
 
 @functools.partial(jax.jit, static_argnames="count")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ MANY = 0.05  # moments a row, from which on their bias is worth the noise of rem
 JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
 
 
-def auto(key: jax.Array | int, problem: Problem) -> Result:
+def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Result:
     """The problem's solution with kernels, bandwidths, penalties and weights chosen from the data alone.
 
     f is a Gaussian process: a constant, a linear trend and a smooth part with one bandwidth a coordinate, whose
@@ -40,7 +40,8 @@ def auto(key: jax.Array | int, problem: Problem) -> Result:
     `solvers.ClosedForm(result.record.folds)` on `result.record.saddle`, apart from such weights; `print(result.record)`
     says what was tried and chosen, and `result.uncertainty` has standard errors. Smooth losses other than the square
     take their spaces from it and their penalty from the honest score of the loss itself, by `solvers.Newton`, without
-    standard errors.
+    standard errors. `groups` (n,) labels rows that depend on each other, such as episodes, for standard errors that
+    know of it.
 
     Memory: the samples in float64, and at most 1,000 features of 20,000 rows, 160 MB, for each player.
 
@@ -61,11 +62,11 @@ def auto(key: jax.Array | int, problem: Problem) -> Result:
         return smooth(checks.as_key(key), problem, rng)
     samples = read(problem)
     choice, steps = choose(samples, rng)
-    return _fitted(problem, samples, choice, steps=steps, rng=rng)
+    return _fitted(problem, samples, choice, steps=steps, rng=rng, groups=groups)
 
 
 def _fitted(
-    problem: Problem, samples: Samples, choice: Choice, *, steps: list[Step], rng: np.random.Generator
+    problem: Problem, samples: Samples, choice: Choice, *, steps: list[Step], rng: np.random.Generator, groups: Any
 ) -> Result:
     """The closed form on all rows, with efficient weights where they help, and its uncertainty."""
     plain = _parts(problem, choice, steps)
@@ -74,7 +75,7 @@ def _fitted(
     residual = samples.target - _moment(samples, fit.function)
     model = variances(samples.context[:, samples.columns], residual, rng)
     fit = _weighed(problem, fit, choice, model=model, steps=steps)
-    scores = score_covariance(problem, fit.function, choice.instruments)
+    scores = score_covariance(problem, fit.function, choice.instruments, groups=groups)
     priors = _priors(choice)
     uncertainty = spreads(fit.parts, fit.function, scores, primal_penalty=fit.penalty, priors=priors)
     saddle = Saddle(problem, Basis(choice.features), Basis(choice.instruments), primal_penalty=fit.penalty)

@@ -29,6 +29,7 @@ JITTER = 1e-9  # of the mean diagonal, added to the landmarks' kernel matrix bef
 REACH = 6.0  # the logarithm of a hyper-parameter moves at most this far from its centre
 STEP = 0.05  # of a logarithm, over which slopes are compared to find the curvature
 BLOCK = 32  # moments are padded to a multiple of it, so that data sets share compiled code
+SMALLEST = 64  # rows, to which fewer are padded for the same reason
 
 
 class Moments(eqx.Module):
@@ -36,7 +37,7 @@ class Moments(eqx.Module):
 
     points: jax.Array  # (n, K, d)
     weights: jax.Array  # (n, K)
-    instruments: jax.Array  # q, (n, r)
+    instruments: jax.Array  # q / n, (n, r)
     observed: jax.Array  # b, (r,)
     noise: jax.Array  # Ω / n, (r, r)
 
@@ -45,11 +46,25 @@ def moments(points: Any, weights: Any, target: Any, *, instruments: Any, noise: 
     """The moments of targets t (n,) with instruments (n, r) and the covariance Ω (r, r) of q times the residual."""
     rows, count = instruments.shape
     pad = -count % BLOCK  # instruments that are zero, with unit noise, add nothing to the evidence
-    q = np.pad(instruments, ((0, 0), (0, pad)))
+    q = np.pad(instruments, ((0, 0), (0, pad))) / rows
     covariance = np.eye(count + pad)
     covariance[:count, :count] = np.asarray(noise) / rows
+    more = padding(rows)  # and neither do rows on which all instruments are zero
+    parts = padded(points, more), padded(weights, more), np.pad(q, ((0, more), (0, 0)))
     with jax.enable_x64(True):
-        return Moments(*(jnp.asarray(part) for part in (points, weights, q, q.T @ target / rows, covariance)))
+        return Moments(*(jnp.asarray(part) for part in (*parts, q.T @ target, covariance)))
+
+
+def padding(rows: int) -> int:
+    """How many rows to add, so that data sets of similar sizes share compiled code: up to 2^k or 3 · 2^k of them."""
+    power = max(SMALLEST, 1 << (rows - 1).bit_length())
+    return (3 * power // 4 if power > SMALLEST and rows <= 3 * power // 4 else power) - rows
+
+
+def padded(rows: Any, more: int) -> np.ndarray:
+    """The rows with the first one repeated at the end."""
+    rows = np.asarray(rows)
+    return np.concatenate([rows, np.repeat(rows[:1], more, axis=0)])
 
 
 def evidence(kernel: Kernel, seen: Moments, landmarks: jax.Array) -> jax.Array:
@@ -59,7 +74,7 @@ def evidence(kernel: Kernel, seen: Moments, landmarks: jax.Array) -> jax.Array:
     """
     rows, count, width = seen.points.shape
     values = kernel.gram(seen.points.reshape(-1, width), landmarks).reshape(rows, count, -1)
-    cross = seen.instruments.T @ jnp.einsum("nk,nkm->nm", seen.weights, values) / rows
+    cross = seen.instruments.T @ jnp.einsum("nk,nkm->nm", seen.weights, values)
     explained = jax.scipy.linalg.solve_triangular(_factor(kernel, landmarks), cross.T, lower=True)
     root = jnp.linalg.cholesky(seen.noise + explained.T @ explained)
     misfit = jax.scipy.linalg.solve_triangular(root, seen.observed, lower=True)
@@ -74,22 +89,26 @@ class Regression(eqx.Module):
     noises: Any
 
 
-def regression_evidence(model: Regression, inputs: jax.Array, responses: jax.Array, landmarks: jax.Array) -> jax.Array:
+def regression_evidence(
+    model: Regression, inputs: jax.Array, responses: jax.Array, landmarks: jax.Array, real: jax.Array
+) -> jax.Array:
     """A lower bound on the log evidence of a Gaussian process for each column of responses (n, J), one kernel for all.
 
-    The bound of Titsias (2009) with these landmarks: it falls where the bandwidth is too short for them.
+    The bound of Titsias (2009) with these landmarks: it falls where the bandwidth is too short for them. Rows of which
+    `real` (n,) is 0 do not count; their responses must be 0 too.
     """
     kernel = model.kernel
-    half = jax.scipy.linalg.solve_triangular(_factor(kernel, landmarks), kernel.gram(landmarks, inputs), lower=True)
+    values = kernel.gram(landmarks, inputs) * real
+    half = jax.scipy.linalg.solve_triangular(_factor(kernel, landmarks), values, lower=True)
     square = half @ half.T
-    left_out = jnp.maximum(jnp.sum(kernel.diagonal(inputs)) - jnp.trace(square), 0.0)
+    left_out = jnp.maximum(jnp.sum(kernel.diagonal(inputs) * real) - jnp.trace(square), 0.0)
 
     def one(amplitude: jax.Array, noise: jax.Array, response: jax.Array) -> jax.Array:
         ratio = amplitude / noise
         root = jnp.linalg.cholesky(jnp.eye(len(landmarks)) + ratio * square)
         seen = jax.scipy.linalg.solve_triangular(root, half @ response, lower=True)
         misfit = (response @ response - ratio * seen @ seen) / noise
-        entropy = jnp.sum(jnp.log(jnp.diag(root))) + 0.5 * len(response) * jnp.log(noise)
+        entropy = jnp.sum(jnp.log(jnp.diag(root))) + 0.5 * jnp.sum(real) * jnp.log(noise)
         return -0.5 * misfit - entropy - 0.5 * ratio * left_out
 
     return jnp.sum(jax.vmap(one)(model.amplitudes, model.noises, responses.T))

@@ -79,9 +79,9 @@ def honest_score(
     checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
     checks.count("folds", folds, at_least=3)
     checks.count("seed", seed, at_least=0)
-    terms = _double_terms(problem, sample)
+    terms = double_terms_of(problem, sample)
     units = _units(groups, len(terms.target), folds=folds)
-    known, unknown = _split(terms, _values(function, terms.points), problem.loss)
+    known, unknown = _split(terms, values_at(function, terms.points), problem.loss)
     rng = np.random.default_rng(seed)
     blocks = (rng.permutation(units.max() + 1) % (2 * folds))[units]
     fitted = cross_fit(terms.context, unknown, blocks, uses=_uses(folds, problem.loss), rng=rng)
@@ -98,7 +98,7 @@ def honest_score(
     return Score(float(contributions.mean()), float(stderr), contributions)
 
 
-def _double_terms(problem: Problem, sample: Sample | None) -> Terms:
+def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
     """The terms of the samples in float64, checked."""
     if sample is None:
         if not isinstance(problem.source, Dataset):
@@ -137,7 +137,7 @@ def _units(groups: Any, rows: int, *, folds: int) -> np.ndarray:
     return units
 
 
-def _values(function: Callable[[np.ndarray], Any], points: Any) -> np.ndarray:
+def values_at(function: Callable[[np.ndarray], Any], points: Any) -> np.ndarray:
     """f at points (n, K, d): (n, K), refused unless it gives one finite number for each."""
     if not callable(function):
         raise checks.InputError(f"function must be callable on points of shape (n, d), not {function!r}")

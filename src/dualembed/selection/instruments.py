@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed.kernels import Columns, Gaussian, Kernel
-from dualembed.selection.evidence import Regression, maximise, regression_evidence
+from dualembed.selection.evidence import Regression, maximise, padded, padding, regression_evidence
 from dualembed.spaces.base import FeatureMap
 
 ROWS = 2000  # contexts that the bandwidths are learnt from
@@ -81,8 +81,12 @@ def bandwidths(contexts: np.ndarray, responses: np.ndarray, *, widest: np.ndarra
         np.full_like(levels, LEVEL_SPREAD),
         np.full_like(levels, LEVEL_SPREAD),
     )
+    more = padding(len(contexts))
+    real = np.pad(np.ones(len(contexts)), (0, more))
+    landmarks = padded(contexts[:LANDMARKS], max(LANDMARKS - len(contexts), 0))
     with jax.enable_x64(True):
-        data = tuple(jnp.asarray(part) for part in (contexts, responses, contexts[:LANDMARKS]))
+        parts = padded(contexts, more), np.pad(responses, ((0, more), (0, 0))), landmarks, real
+        data = tuple(jnp.asarray(part) for part in parts)
     start = Regression(Gaussian(0.5 * widest), levels, levels)
     best = maximise(regression_evidence, centre, spread, data, start=start).parameters
     return np.minimum(np.asarray(best.kernel.bandwidth), widest)

@@ -14,14 +14,14 @@ import numpy as np
 from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
 from dualembed.problems.base import Problem
-from dualembed.selection.evidence import Found, evidence, likely, maximise, moments
+from dualembed.selection.evidence import Found, evidence, likely, maximise, moments, padded
 from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, orthonormal
 from dualembed.selection.record import Step
 from dualembed.solvers.statistics import double_terms, moment_features, on_host
 from dualembed.sources import Dataset
 from dualembed.spaces.nystrom import LandmarkMap, whitened
 
-FEWEST = 30  # rows
+FEWEST = 5  # rows
 BUDGET = 750_000  # kernel values of one evaluation of the evidence: it bounds the rows of the search
 SEARCH_ROWS = (2000, 5000)
 FINAL_ROWS = 20_000  # that instruments are made orthonormal on
@@ -29,6 +29,7 @@ ROUNDS = 4  # of hyper-parameters and noise in turn
 PREFERENCE = 1.0  # for the rougher family, in log evidence: it costs little accuracy, and its bands are honest
 NEGLIGIBLE = 0.01  # weight below which a family is left out
 LACK_OF_FIT = 5.0  # standard deviations beyond which richer spaces are called for
+LANDMARK_BLOCK = 30  # landmarks of the evidence are padded to a multiple of it
 UNSPANNED = 0.01  # share of the kernel's variance that landmarks may miss
 
 FAMILIES: dict[str, type[kernels.Matern52] | type[kernels.Gaussian]] = {
@@ -103,7 +104,8 @@ def read(problem: Problem) -> Samples:
     tiles = list(double_terms(problem))
     rows = sum(len(tile.target) for tile in tiles)
     if rows < FEWEST:
-        raise checks.InputError(f"choosing a model needs at least {FEWEST} rows, not {rows}; give more, or use solve")
+        found = "1 sample" if rows == 1 else f"{rows} samples"
+        raise checks.InputError(f"choosing a model needs at least {FEWEST} rows, not {found}; give more")
     points, weights, offset, target, context = (
         np.concatenate([getattr(tile, name) for tile in tiles])
         for name in ("points", "weights", "offset", "target", "context")
@@ -194,7 +196,7 @@ def _most_evident(
     variance = size if before is None else before.variance
     found = {} if before is None else before.candidates
     with jax.enable_x64(True):
-        places = jnp.asarray(landmarks)
+        places = jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))  # as for moments, and rows
     fresh = True
     for _ in range(ROUNDS):
         noise = variance * np.eye(q.shape[1])
@@ -242,8 +244,9 @@ def _likely(choice: Choice, search: Samples) -> tuple[tuple[float, Kernel], ...]
     q = choice.instruments(search.context)
     noise = choice.variance * np.eye(q.shape[1])
     seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
+    landmarks = np.asarray(choice.features.landmarks)
     with jax.enable_x64(True):
-        data = seen, jnp.asarray(choice.features.landmarks)
+        data = seen, jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))
     found = []
     for family, share in choice.shares.items():
         around = likely(evidence, choice.candidates[family].parameters, _prior(family, search)[1], data)

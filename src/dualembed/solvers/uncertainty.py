@@ -28,6 +28,19 @@ class Estimate:
     value: float
     stderr: float
 
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """(lower, upper), which cover the truth with that probability where the error is normal.
+
+        >>> [round(end, 2) for end in Estimate(1.0, 0.5).interval()]
+        [0.02, 1.98]
+        """
+        _check_level(level)
+        half = float(norm.ppf(0.5 + level / 2)) * self.stderr
+        return self.value - half, self.value + half
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} ± {self.stderr:.2g}"
+
 
 class Spread(eqx.Module):
     """f = wᵀψ with w uncertain by a Gaussian of covariance `root` `root`ᵀ around `weights`."""

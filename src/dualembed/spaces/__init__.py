@@ -1,5 +1,6 @@
 """Function spaces. Each serves as primal or dual, in any mixture: a space moves by slopes at points."""
 
+from dualembed.spaces.affine import Affine
 from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.doubly_stochastic import DoublyStochastic
@@ -13,6 +14,7 @@ from dualembed.spaces.table import Table
 
 __all__ = [
     "RKHS",
+    "Affine",
     "Basis",
     "DoublyStochastic",
     "Fourier",

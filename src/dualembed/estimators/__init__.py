@@ -1,0 +1,18 @@
+"""Faces of the problems for people with data, by scikit-learn's conventions."""
+
+from dualembed.estimators.action_value_evaluator import ActionValueEvaluator
+from dualembed.estimators.hitting_time_regressor import HittingTimeRegressor
+from dualembed.estimators.invariant import InvariantClassifier, InvariantRegressor
+from dualembed.estimators.iv_regressor import IVRegressor
+from dualembed.estimators.linear_control import LinearControl
+from dualembed.estimators.policy_evaluator import PolicyEvaluator
+
+__all__ = [
+    "ActionValueEvaluator",
+    "HittingTimeRegressor",
+    "IVRegressor",
+    "InvariantClassifier",
+    "InvariantRegressor",
+    "LinearControl",
+    "PolicyEvaluator",
+]

@@ -1,0 +1,283 @@
+"""The value of actions under a policy, from logged transitions of any other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.estimators.base import Estimator
+from dualembed.estimators.coding import MOST_LEVELS, coding_of
+from dualembed.estimators.rows import labels_of, starts, vector
+from dualembed.policies import TOLERANCE
+from dualembed.problems import ActionValue
+from dualembed.selection import Consistency
+from dualembed.solvers.uncertainty import Estimate
+from dualembed.sources import Dataset
+
+
+class ActionValueEvaluator(Estimator):
+    """Q(s, a), the discounted reward from taking a in s and following a policy thereafter, from anyone's transitions.
+
+    `policy` is the evaluated one, any function of states as they are given to `fit`: to probabilities (n, A) of actions
+    numbered from 0, or to the actions themselves, (n,) or (n, a). Leave it out to give its `next_actions` in `fit`.
+    Actions that are whole numbers or labels are discrete, and get a delta kernel.
+
+    >>> rng = np.random.default_rng(0)
+    >>> state, action = rng.normal(size=1000), rng.integers(2, size=1000)
+    >>> following = 0.5 * state + rng.normal(size=1000)
+    >>> always = lambda states: np.ones(len(states), dtype=int)
+    >>> model = ActionValueEvaluator(0.5, always).fit(state, action, 1.0 * action, following)
+    >>> model.predict([0.0, 0.0], [0, 1]).round(1).tolist()  # taking 1 for ever is worth 1 / (1 - 0.5)
+    [1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        discount: float = 0.99,
+        policy: Any = None,
+        *,
+        reward_known: bool = False,
+        solver: Any = "auto",
+        primal: Any = "auto",
+        dual: Any = "auto",
+        categorical_features: Any = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.discount = discount
+        self.policy = policy
+        self.reward_known = reward_known
+        self.solver = solver
+        self.primal = primal
+        self.dual = dual
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    def fit(
+        self,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        next_states: Any,
+        terminated: Any = None,
+        episodes: Any = None,
+        next_actions: Any = None,
+    ) -> ActionValueEvaluator:
+        """Learn Q from transitions, one a row; no importance weights are needed, whoever took the actions.
+
+        `terminated` (n,) is 1 where nothing follows; `episodes` (n,) label rows that depend on each other;
+        `next_actions` are those that the evaluated policy takes at the next states, where no `policy` is given.
+        """
+        self._fitted(Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions))
+        return self
+
+    def partial_fit(
+        self,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        next_states: Any,
+        terminated: Any = None,
+        episodes: Any = None,
+        next_actions: Any = None,
+    ) -> ActionValueEvaluator:
+        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
+        data = Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions)
+        if not hasattr(self, "stream_"):
+            self._fitted(data)
+        else:
+            self._learn_more(self._problem(data), groups=labels_of("episodes", episodes, len(vector_rows(rewards))))
+        return self
+
+    def predict(self, states: Any, actions: Any, return_std: bool = False) -> Any:
+        """Q(s, a), shape (n,); with `return_std` also its standard errors (n,)."""
+        return self._predicted(self._points(states, actions), return_std=return_std)
+
+    def interval(self, states: Any, actions: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) of Q at each pair, each covering it by itself with that probability."""
+        return self._interval(self._points(states, actions), level)
+
+    def value(self, initial_states: Any = None) -> Estimate:
+        """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states, a sample of where episodes start.
+
+        Without them, over the first states of the episodes that it was fitted to.
+        """
+        coding = self._coding()
+        if self.policy is None:
+            raise checks.InputError("the value of a policy needs the policy; give it as policy=... and fit again")
+        if initial_states is None and self.starts_ is None:
+            raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
+        first: Any = self.starts_
+        states = coding.decode(first) if initial_states is None else initial_states
+        actions, shares = self._policy_actions(states)
+        points = _pairs(coding.encode(states), actions)
+        return self._average(points, shares)
+
+    def bellman_error(
+        self,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        next_states: Any,
+        terminated: Any = None,
+        episodes: Any = None,
+        next_actions: Any = None,
+    ) -> Estimate:
+        """The mean squared Bellman error E[E[Q(s,a) - r - discount Q(s',a') | s, a]²] on transitions not fitted to."""
+        self._coding()
+        data = Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions)
+        return self._honest(self._problem(data), groups=labels_of("episodes", episodes, len(vector_rows(rewards))))
+
+    def score(
+        self,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        next_states: Any,
+        terminated: Any = None,
+        episodes: Any = None,
+        next_actions: Any = None,
+    ) -> float:
+        """Minus the mean squared Bellman error: higher is better, as model selection wants it."""
+        return -self.bellman_error(states, actions, rewards, next_states, terminated, episodes, next_actions).value
+
+    def consistency_test(
+        self,
+        states: Any,
+        actions: Any,
+        rewards: Any,
+        next_states: Any,
+        terminated: Any = None,
+        episodes: Any = None,
+        next_actions: Any = None,
+        function: Any = None,
+    ) -> Consistency:
+        """Whether Q, or any `function` of (states, actions), is consistent with these transitions: a p-value.
+
+        The function must not have been fitted to them. This needs no fit where a function is given.
+        """
+        data = Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions)
+        model = self
+        if function is not None:
+            model = ActionValueEvaluator(self.discount, self.policy, reward_known=self.reward_known)
+            model._code(data, self.categorical_features)
+        else:
+            self._coding()
+        problem = model._problem(data)
+        groups = labels_of("episodes", episodes, len(vector_rows(rewards)))
+        width = model.coding_.dimension
+
+        def of_points(points: np.ndarray) -> Any:
+            found = model.coding_.decode(points[:, :width]), model.actions_.decode(points[:, width:])
+            return function(found[0], found[1][:, 0] if np.ndim(found[1]) == 2 and found[1].shape[1] == 1 else found[1])
+
+        return self._tested(problem, None if function is None else of_points, None, groups=groups)
+
+    def witness(self, states: Any, actions: Any, return_std: bool = False) -> Any:
+        """E[Q(s,a) - r - discount Q(s',a') | s, a] as the data show it: where the equation still fails."""
+        return self._witnessed(self._points(states, actions), return_std=return_std)
+
+    def _fitted(self, data: Transitions) -> None:
+        self._code(data, self.categorical_features)
+        problem = self._problem(data)
+        self._remember(data.states)
+        state = problem.source.table["state"]
+        self.starts_ = state[starts(data.episodes)] if data.episodes is not None else None
+        self._learn(problem, groups=labels_of("episodes", data.episodes, len(state)))
+
+    def _code(self, data: Transitions, categorical: Any) -> None:
+        """The codings of states and actions: of all actions that the policy may take, seen or not."""
+        self.coding_ = coding_of("states", data.states, data.next_states, categorical=categorical)
+        tables, discrete = [data.actions], _discrete(data.actions)
+        if data.next_actions is not None:
+            tables.append(data.next_actions)
+        elif self.policy is None:
+            raise checks.InputError("a policy must be given, or the next_actions that it takes at the next states")
+        elif discrete and (shares := self._asked(data.next_states)).ndim == 2:
+            tables.append(np.arange(shares.shape[1]))
+        elif discrete:
+            tables.append(shares)
+        self.actions_ = coding_of("actions", *tables, delta=discrete)
+
+    def _asked(self, states: Any) -> np.ndarray:
+        if not callable(self.policy):
+            raise checks.InputError(f"policy must be a function of states, not {self.policy!r}")
+        return np.asarray(self.policy(states))
+
+    def _policy_actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(coded actions (n, J, a), probabilities (n, J)) that the policy has at the states."""
+        given = self._asked(states)
+        levels = self.actions_.columns[0].levels
+        if levels and given.ndim == 2 and given.shape[1] == len(levels):
+            shares = given.astype(np.float64)
+            if np.any(shares < 0) or np.abs(shares.sum(axis=1) - 1).max() > TOLERANCE:
+                raise checks.InputError(
+                    "the policy's probabilities must not be negative and must sum to one in each row"
+                )
+            every = self.actions_.encode(np.asarray(levels))
+            return np.repeat(every[None], len(given), axis=0), shares
+        return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
+
+    def _points(self, states: Any, actions: Any) -> np.ndarray:
+        coded = self._coding().encode(states), self.actions_.encode(actions)
+        if len(coded[0]) != len(coded[1]):
+            raise checks.InputError(f"there are {len(coded[0])} states, but {len(coded[1])} actions; give one a row")
+        return np.concatenate(coded, axis=1)
+
+    def _problem(self, data: Transitions) -> Any:
+        state = self.coding_.encode(data.states)
+        rows = len(state)
+        if data.next_actions is not None:
+            actions, shares = self.actions_.encode(data.next_actions)[:, None], np.ones((rows, 1))
+        else:
+            actions, shares = self._policy_actions(data.next_states)
+        columns = {
+            "state": state,
+            "action": self.actions_.encode(data.actions),
+            "reward": vector("rewards", data.rewards, rows),
+            "next_state": self.coding_.encode(data.next_states),
+            "next_action": actions,
+            "next_probability": shares,
+        }
+        if data.terminated is not None:
+            columns["terminated"] = vector("terminated", data.terminated, rows)
+        for name, column in columns.items():
+            if len(column) != rows:
+                raise checks.InputError(f"states have {rows} rows, but {name}s {len(column)}; give one a transition")
+        return ActionValue(Dataset(**columns), self.discount, reward_known=self.reward_known)
+
+
+class Transitions(NamedTuple):
+    """What `fit` is given."""
+
+    states: Any
+    actions: Any
+    rewards: Any
+    next_states: Any
+    terminated: Any = None
+    episodes: Any = None
+    next_actions: Any = None
+
+
+def vector_rows(values: Any) -> Any:
+    """The values as something with a length."""
+    return values if hasattr(values, "__len__") else np.asarray(values)
+
+
+def _discrete(actions: Any) -> bool:
+    """Whether actions are labels or a few whole numbers."""
+    given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1:
+        return False
+    if given.dtype.kind not in "iuf":
+        return True
+    return bool(np.all(given == np.round(given))) and len(np.unique(given)) <= MOST_LEVELS
+
+
+def _pairs(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """States (n, d) with each of their actions (n, J, a): (n, J, d + a)."""
+    repeated = np.repeat(states[:, None], actions.shape[1], axis=1)
+    return np.concatenate([repeated, actions], axis=2)

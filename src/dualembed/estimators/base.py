@@ -1,0 +1,198 @@
+"""What every estimator can do once it is fitted."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from dualembed import checks
+from dualembed.estimators.coding import Coding
+from dualembed.estimators.diagnostics import Diagnostics
+from dualembed.estimators.fitting import Recipe, fit, values
+from dualembed.estimators.streams import Stream, diagnose
+from dualembed.problems.base import Problem
+from dualembed.report import html_of
+from dualembed.selection import Step, consistency_test, held_out_once, honest_score
+from dualembed.selection.consistency import Consistency
+from dualembed.solvers.base import EarlyStopWarning
+from dualembed.solvers.statistics import on_host
+from dualembed.solvers.uncertainty import Estimate, Spread
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What was chosen and by which numbers, one line for each choice."""
+
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(str(step) for step in self.steps)
+
+
+class Estimator(BaseEstimator):
+    """A problem's scikit-learn face: what the faces share.
+
+    After `fit`: `function_` and `dual_` are f and the witness in coded coordinates, `coding_` is how points are coded,
+    `selection_` says what was chosen and why, `diagnostics_` how far to trust it.
+    """
+
+    solver: Any
+    primal: Any
+    dual: Any
+    random_state: Any
+    coding_: Coding
+    function_: Any
+    witness_: Spread | None
+
+    def _learn(self, problem: Problem, *, groups: Any = None) -> None:
+        """Solve the problem and keep what the questions below need."""
+        seed, recipe = self._seed(), Recipe(self.solver, self.primal, self.dual)
+        rows = problem.source.rows  # type: ignore[attr-defined]
+        if rows < 2:
+            raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = fit(problem, recipe, seed=seed, groups=groups)
+        self.stream_ = Stream.begin(found, groups) if found.exact else None
+        if self.stream_ is not None:
+            self.diagnostics_, self.witness_ = diagnose(found, self.stream_, groups=groups, seed=seed)
+        else:
+            refit = functools.partial(_refitted, recipe=recipe, seed=seed)
+            judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
+            self.diagnostics_, self.witness_ = Diagnostics(rows, judged), None
+        self.function_ = on_host(found.result.primal) if found.exact else found.result.primal.trimmed()
+        self.dual_ = found.result.dual
+        self.uncertainty_ = found.uncertainty
+        self.selection_ = Selection(found.steps)
+        self._say(caught)
+
+    def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
+        """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""
+        self._note([str(each.message) for each in caught if issubclass(each.category, EarlyStopWarning)])
+        for each in caught:
+            if not issubclass(each.category, EarlyStopWarning):
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+    def _learn_more(self, problem: Problem, *, groups: Any = None) -> None:
+        """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
+        if self.stream_ is None:
+            raise checks.InputError(
+                "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
+                "loss, or de.solve with a sources.Stream for Embedding-SGD"
+            )
+        learnt = self.stream_.learn(problem, self.function_, groups=groups)
+        self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's diagram until there is a fit."""
+        return html_of(self) if hasattr(self, "function_") else str(super()._html_repr())
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _predicted(self, points: np.ndarray, *, return_std: bool = False) -> Any:
+        """f at coded points, with standard errors where they are asked for."""
+        found = values(self.function_, points)
+        return (found, self._std(points)) if return_std else found
+
+    def _std(self, points: np.ndarray) -> np.ndarray:
+        spreads = self._spreads()
+        return np.maximum(*(spread.std(points) for spread in spreads))
+
+    def _interval(self, points: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        found, std = self._predicted(points, return_std=True)
+        unit = Estimate(0.0, 1.0).interval(level)[1]
+        return found - unit * std, found + unit * std
+
+    def _coding(self) -> Coding:
+        check_is_fitted(self, "function_")
+        return self.coding_
+
+    def _remember(self, table: Any) -> None:
+        """The number and the names of columns, as scikit-learn keeps them."""
+        if isinstance(table, dict) and not hasattr(table, "toarray"):
+            table = pa.table({name: np.asarray(column) for name, column in table.items()})
+        flat = getattr(table, "ndim", 2) == 1 or (isinstance(table, list) and np.ndim(table[:1]) == 1)
+        validate_data(self, np.asarray(table)[:, None] if flat else table, skip_check_array=True)
+
+    def _check_columns(self, table: Any) -> None:
+        """Raise where a table has other columns than the fit had, in scikit-learn's words."""
+        check_is_fitted(self, "function_")
+        if isinstance(table, np.ndarray) and table.ndim != 2:
+            check_array(table)  # which refuses it
+        validate_data(self, table, reset=False, skip_check_array=True)
+
+    def _note(self, worries: Sequence[str], **found: Any) -> None:
+        """Add to the diagnostics."""
+        notes = (*self.diagnostics_.warnings, *worries)
+        self.diagnostics_ = dataclasses.replace(self.diagnostics_, warnings=notes, **found)
+
+    def _spreads(self) -> tuple[Spread, Spread]:
+        """(posterior, sandwich): what the data cannot tell, and what the noise of the sample does."""
+        check_is_fitted(self, "function_")
+        if self.uncertainty_ is None:
+            raise checks.InputError(
+                "standard errors are there for square losses solved in closed form, which this fit was not; use "
+                "solver='auto'"
+            )
+        return self.uncertainty_.posterior, self.uncertainty_.sandwich
+
+    def _average(self, points: np.ndarray, shares: np.ndarray | None = None) -> Estimate:
+        """The mean of f over points (n, d), or of Σ_j shares_j f(points_j) over (n, J, d), with its standard error.
+
+        The points are a sample themselves: the error is that of both samples.
+        """
+        points = points[:, None] if points.ndim == 2 else points
+        shares = np.ones(points.shape[:2]) if shares is None else shares
+        flat, rows = points.reshape(-1, points.shape[2]), len(points)
+        each = np.sum(shares * values(self.function_, flat).reshape(shares.shape), axis=1)
+        fitted = max(spread.average(flat, shares.ravel() / rows).stderr for spread in self._spreads())
+        sampled = float(each.std(ddof=1) / np.sqrt(rows)) if rows > 1 else 0.0
+        return Estimate(float(each.mean()), float(np.hypot(fitted, sampled)))
+
+    def _honest(self, problem: Problem, *, groups: Any = None) -> Estimate:
+        score = honest_score(problem, lambda points: values(self.function_, points), groups=groups)
+        return Estimate(score.value, score.stderr)
+
+    def _tested(self, problem: Problem, function: Any, coding: Coding | None, *, groups: Any = None) -> Consistency:
+        """The consistency of a function of raw rows, or of the fitted one, with the problem's data."""
+        if function is None:
+            check_is_fitted(self, "function_")
+            return consistency_test(problem, lambda points: values(self.function_, points), groups=groups)
+        if not callable(function):
+            raise checks.InputError(f"function must be a function of rows as they are given here, not {function!r}")
+        raw = (lambda points: points) if coding is None else coding.decode
+        return consistency_test(problem, lambda points: function(raw(points)), groups=groups)
+
+    def _witnessed(self, contexts: np.ndarray, *, return_std: bool = False) -> Any:
+        """E[moment(f) - y | context] as the data show it, with standard errors."""
+        check_is_fitted(self, "function_")
+        if self.witness_ is None:
+            found = np.asarray(self.dual_.function(contexts), dtype=np.float64)
+            if return_std:
+                raise checks.InputError("the witness has standard errors after a closed form only; use solver='auto'")
+            return found
+        found = values_of(self.witness_, contexts)
+        return (found, self.witness_.std(contexts)) if return_std else found
+
+
+def _refitted(problem: Problem, *, recipe: Recipe, seed: int) -> Any:
+    found = fit(problem, recipe, seed=seed).result.primal
+    return lambda points: values(found, points)
+
+
+def values_of(spread: Spread, points: np.ndarray) -> np.ndarray:
+    """The middle of a spread at points (n, d)."""
+    lower, upper = spread.interval(points)
+    return (lower + upper) / 2

@@ -1,0 +1,126 @@
+"""What a fit knows about itself: how wrong, where, how sure, how ill-posed; numbers, and the same in plain words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from dualembed.problems.base import Problem
+from dualembed.selection import HeldOut
+from dualembed.selection.regression import cross_fit
+from dualembed.solvers.closed_form import normal_equations, pseudo_inverse
+from dualembed.solvers.statistics import Statistics, double_terms, on_host
+from dualembed.solvers.uncertainty import Spread
+from dualembed.spaces.base import FeatureMap
+
+WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
+FEW = 10  # effective rows for each degree of freedom
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnostics:
+    """How far a fit can be trusted.
+
+    `held_out` is the honest error on rows left out (None for few rows); `singular_values` (descending) are those of
+    f -> E[moment(f) | context] between the fitted features, 1 where the context says all, near 0 where it says nothing;
+    `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage` the share
+    of each endogenous column's variance that the instruments predict on rows left out; `overlap` that of importance
+    weights. `warnings` say in plain words what to worry about.
+    """
+
+    rows: int
+    held_out: HeldOut | None = None
+    singular_values: np.ndarray | None = None
+    degrees_of_freedom: float | None = None
+    residual_variance: float | None = None
+    first_stage: tuple[tuple[str, float], ...] = ()
+    overlap: Any = None
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"rows: {self.rows:,}"]
+        if self.held_out is not None:
+            found = self.held_out
+            lines.append(f"honest held-out error: {found.value:.4g} ± {found.stderr:.2g} (on {found.rows:,} rows)")
+        if self.degrees_of_freedom is not None:
+            lines.append(f"degrees of freedom: {self.degrees_of_freedom:.1f}")
+        if self.singular_values is not None:
+            shown = ", ".join(f"{value:.2g}" for value in self.singular_values[:8])
+            lines.append(f"singular values: {shown}, ...")
+        lines += [f"instruments predict {share:.0%} of the variance of {name}" for name, share in self.first_stage]
+        if self.overlap is not None:
+            lines.append(f"overlap: {self.overlap}")
+        lines += [f"warning: {each}" for each in self.warnings]
+        return "\n".join(lines)
+
+
+def strength(statistics: Statistics, *, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, float]:
+    """(singular values, degrees of freedom).
+
+    The singular values are roots of the eigenvalues of AᵀWA against E[ggᵀ], g the moment's features: the correlations
+    of what f can make of the moment with what the context tells of it. The degrees of freedom are the trace of
+    AᵀWA (AᵀWA + λ1)⁻¹.
+    """
+    values, vectors = np.linalg.eigh(statistics.dual / statistics.count)
+    normal, _ = normal_equations([statistics], vectors, pseudo_inverse(values, dual_penalty))
+    spectrum = np.maximum(np.linalg.eigvalsh(normal), 0.0)
+    freedom = float(np.sum(spectrum / np.maximum(spectrum + primal_penalty, np.finfo(float).tiny)))
+    sizes, basis = np.linalg.eigh(statistics.primal / statistics.count)
+    kept = sizes > 1e-8 * max(float(sizes[-1]), np.finfo(float).tiny)
+    half = basis[:, kept] / np.sqrt(sizes[kept])
+    squares = np.linalg.eigvalsh(half.T @ normal @ half)[::-1]
+    return np.sqrt(np.clip(squares, 0.0, 1.0)), freedom
+
+
+def first_stage(problem: Problem, names: list[str], seed: int) -> tuple[tuple[str, float], ...]:
+    """(column, share of its variance that the context predicts on rows left out) for every column of f's points."""
+    terms = next(iter(double_terms(problem, _some(problem))))
+    rng = np.random.default_rng(seed)
+    folds = 5
+    blocks = rng.permutation(len(terms.target)) % (2 * folds)
+    uses = (np.arange(2 * folds) // 2 != np.arange(folds)[:, None])[None]
+    found = []
+    for column, name in enumerate(names):
+        values = np.asarray(terms.points)[:, 0, column]
+        fitted = cross_fit(terms.context, values, blocks, uses=uses, rng=rng)[0]
+        share = 1 - np.mean((values - fitted) ** 2) / max(float(np.var(values)), np.finfo(float).tiny)
+        found.append((name, float(max(share, 0.0))))
+    return tuple(found)
+
+
+def first_stage_warnings(shares: tuple[tuple[str, float], ...]) -> list[str]:
+    """What weak instruments mean, in plain words."""
+    weak = [name for name, share in shares if share < WEAK]
+    if not weak:
+        return []
+    return [
+        f"the instruments are weak: they predict less than {WEAK:.0%} of the variance of {', '.join(weak)}, so that "
+        "the data say little about its effect and the answer leans on the prior; look for stronger instruments"
+    ]
+
+
+def _some(problem: Problem) -> Any:
+    source: Any = problem.source
+    return {name: column[:4096] for name, column in source.table.items()}
+
+
+def few_rows(rows: int, freedom: float) -> list[str]:
+    """What too little data means, in plain words."""
+    if rows < FEW * freedom:
+        return [
+            f"there are only {rows / max(freedom, 1.0):.1f} rows for each of the {freedom:.0f} directions of f that "
+            "are fitted: expect wide intervals, and more data to help"
+        ]
+    return []
+
+
+def witness(statistics: Statistics, dual: FeatureMap, theta: np.ndarray, scores: np.ndarray) -> Spread:
+    """u = C⁻¹(Aθ - b) with its standard errors: the regression of the residual on the dual's features."""
+    values, vectors = np.linalg.eigh(statistics.dual / statistics.count)
+    inverse = (vectors * pseudo_inverse(values, 1e-8 * max(float(values[-1]), 0.0))) @ vectors.T
+    residual = (statistics.cross @ theta - statistics.dual_target) / statistics.count
+    spread, directions = np.linalg.eigh(scores)
+    root = inverse @ (directions * np.sqrt(np.maximum(spread, 0.0) / statistics.count))
+    return Spread(on_host(dual), inverse @ residual, root)

@@ -1,0 +1,176 @@
+"""From a problem and a recipe to a fitted function: which spaces, which solver, how sure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks, solvers, spaces
+from dualembed.problems.base import Problem
+from dualembed.saddle import Saddle
+from dualembed.schedules import OffsetSqrt
+from dualembed.selection import Step, auto, evident_penalty
+from dualembed.selection.instruments import Instruments
+from dualembed.solvers import solve
+from dualembed.solvers.base import Solver
+from dualembed.solvers.closed_form import feature_maps
+from dualembed.solvers.statistics import features_at, gather, on_host
+from dualembed.solvers.uncertainty import Uncertainty, standard_errors
+from dualembed.sources import Dataset
+from dualembed.spaces.base import Function
+from dualembed.spaces.basis import Basis
+from dualembed.spaces.linear import LinearFunction, LinearSpace
+from dualembed.spaces.nystrom import whitened
+
+SOLVERS = ("auto", "closed-form", "embedding-sgd")
+SPACES = ("auto", "linear")
+MANY = 0.05  # moments a row, from which on products of moments are taken across folds
+FOLDS = 5
+DUAL_SHARE = 1e-4  # penalty of a given dual space, as a share of its features' largest variance
+PASSES, BATCH, FEWEST_STEPS = 20, 50, 4000  # of Embedding-SGD
+CAUTION = 0.2, 0.5  # its first steps, primal and dual, as shares of what the features' second moments allow
+LANDMARKS = 200  # of its dual
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What the user asked for: a solver, a space for f and one for the dual, each by name or as an object."""
+
+    solver: Any = "auto"
+    primal: Any = "auto"
+    dual: Any = "auto"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.solver, Solver) and self.solver not in SOLVERS:
+            raise checks.InputError(
+                f"solver must be one of {', '.join(SOLVERS)}, or an object of dualembed.solvers, not {self.solver!r}"
+            )
+        for name in ("primal", "dual"):
+            space = getattr(self, name)
+            if not isinstance(space, spaces.FunctionSpace) and space not in SPACES:
+                raise checks.InputError(
+                    f"{name} must be one of {', '.join(SPACES)}, or an object of dualembed.spaces, not {space!r}"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A solved problem: its result, the saddle it is of, the standard errors where there are any, and the choices."""
+
+    result: Any  # Result
+    saddle: Saddle
+    uncertainty: Uncertainty | None
+    steps: tuple[Step, ...]
+    exact: bool  # whether it is a closed form, whose sums can be gone on with
+
+
+def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> Fit:
+    """The problem's solution by the recipe; what it leaves to "auto" is chosen from the data."""
+    choosing = recipe.primal == "auto" or recipe.dual == "auto"
+    if choosing:
+        result = auto(seed, problem, groups=groups)
+        saddle, steps = result.record.saddle, result.record.steps
+        if recipe == Recipe():
+            return Fit(result, saddle, result.uncertainty, steps, problem.loss.quadratic)
+        saddle, folds = _replaced(saddle, recipe), result.record.folds
+    else:
+        saddle, steps = Saddle(problem, _space(recipe.primal), _space(recipe.dual)), ()
+        folds = 1
+    if recipe.primal != "auto":
+        saddle, folds, more = _penalised(saddle, recipe, seed)
+        steps = (*steps, *more)
+    solver = _solver(recipe, saddle, folds)
+    if solver is None:
+        saddle, solver = _stochastic(saddle)
+    result = solve(seed, saddle, solver)
+    exact = isinstance(solver, solvers.ClosedForm)
+    uncertainty = None
+    if isinstance(solver, solvers.ClosedForm):
+        uncertainty = standard_errors(saddle, result, folds=solver.folds, groups=groups)
+    return Fit(result, saddle, uncertainty, steps, exact)
+
+
+def _space(space: Any) -> Any:
+    return spaces.Affine() if isinstance(space, str) else space
+
+
+def _replaced(saddle: Saddle, recipe: Recipe) -> Saddle:
+    """The chosen saddle with the spaces that were given."""
+    primal = saddle.primal if recipe.primal == "auto" else _space(recipe.primal)
+    dual = saddle.dual if recipe.dual == "auto" else _space(recipe.dual)
+    return dataclasses.replace(saddle, primal=primal, dual=dual)
+
+
+def _penalised(saddle: Saddle, recipe: Recipe, seed: int) -> tuple[Saddle, int, tuple[Step, ...]]:
+    """The saddle of a given space for f with penalties, and the folds of its closed form.
+
+    Straight lines are not penalised: they are two-stage least squares.
+    """
+    if recipe.primal == "linear" or not saddle.loss.quadratic or not _both_linear(saddle):
+        small = 0.0 if recipe.primal == "linear" else 1e-6
+        return dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small), 1, ()
+    primal, dual = feature_maps(checks.as_key(seed), saddle)
+    parts = gather(saddle.problem, primal, dual, folds=FOLDS)
+    whole = sum(parts[1:], start=parts[0])
+    largest = float(np.linalg.eigvalsh(whole.dual / whole.count)[-1])
+    dual_penalty = 0.0 if recipe.dual == "linear" else DUAL_SHARE * largest
+    parts = parts if dual.size > MANY * whole.count else [whole]
+    penalty = evident_penalty(parts, dual_penalty)
+    step = Step("penalty of f", f"{penalty:.3g}, by moment evidence", {"penalty of the dual": dual_penalty})
+    fixed = dataclasses.replace(
+        saddle, primal=Basis(primal), dual=Basis(dual), primal_penalty=penalty, dual_penalty=dual_penalty
+    )
+    return fixed, len(parts), (step,)
+
+
+def _both_linear(saddle: Saddle) -> bool:
+    return all(isinstance(space, (LinearSpace, spaces.RKHS)) for space in (saddle.primal, saddle.dual))
+
+
+def _solver(recipe: Recipe, saddle: Saddle, folds: int) -> Solver | None:
+    """The solver that was asked for, or the best there is for the saddle; None is for Embedding-SGD."""
+    if isinstance(recipe.solver, Solver):
+        return recipe.solver
+    if recipe.solver == "closed-form" or (recipe.solver == "auto" and _both_linear(saddle)):
+        return solvers.ClosedForm(folds) if saddle.loss.quadratic else solvers.Newton()
+    return None
+
+
+def _stochastic(saddle: Saddle) -> tuple[Saddle, Solver]:
+    """Embedding-SGD with steps that the features' second moments allow, and the saddle that it is for.
+
+    Instruments that are orthonormal on the data are huge at outlying contexts, which single samples do not forgive: the
+    dual is then the span of their landmarks with the RKHS's own norm.
+    """
+    chosen = getattr(saddle.dual, "function", None)
+    if isinstance(chosen, Instruments):
+        space = Basis(whitened(chosen.kernel, np.asarray(chosen.landmarks)[:LANDMARKS]))
+        saddle = dataclasses.replace(saddle, dual=space, dual_penalty=1e-6)
+    source = saddle.problem.source
+    rows = source.rows if isinstance(source, Dataset) else BATCH
+    batch = min(BATCH, rows)
+    steps = max(FEWEST_STEPS, PASSES * rows // batch)
+    offset = 0.25 * float(np.sqrt(steps))
+    if not all(isinstance(space, LinearSpace) for space in (saddle.primal, saddle.dual)):
+        return saddle, solvers.EmbeddingSGD(steps, batch, OffsetSqrt(offset, offset))
+    (found,) = gather(saddle.problem, *feature_maps(checks.as_key(0), saddle))
+    primal, dual = (
+        OffsetSqrt(share * offset / _curvature(moments / found.count, batch), offset)
+        for share, moments in zip(CAUTION, (found.primal, found.dual), strict=True)
+    )
+    return saddle, solvers.EmbeddingSGD(steps, batch, primal, dual)
+
+
+def _curvature(moments: np.ndarray, batch: int) -> float:
+    """The largest eigenvalue that the second moments of a batch's features have, about."""
+    return max(float(np.linalg.eigvalsh(moments)[-1] + np.trace(moments) / batch), np.finfo(float).tiny)
+
+
+def values(function: Function, points: np.ndarray) -> np.ndarray:
+    """The function at points (n, d), in float64."""
+    if isinstance(function, LinearFunction):  # without a compilation, and with all digits
+        weights = np.asarray(function.weights, dtype=np.float64)
+        return features_at(on_host(function.features), points) @ weights
+    return np.asarray(function(points), dtype=np.float64)

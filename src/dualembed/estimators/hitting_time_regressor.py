@@ -1,0 +1,135 @@
+"""How long a Markov process takes to reach a target, from its one-step transitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.estimators.base import Estimator
+from dualembed.estimators.coding import Coding, coding_of, columns_of
+from dualembed.estimators.rows import labels_of, vector
+from dualembed.problems import HittingTime, arrivals
+from dualembed.selection import Consistency
+from dualembed.solvers.uncertainty import Estimate
+from dualembed.sources import Dataset
+
+
+class HittingTimeRegressor(Estimator):
+    """h(s), the mean number of steps from s until the target is reached, from transitions (s, s').
+
+    `target` is a condition, any function of states as they are given to `fit` to yes or no (n,), or the target states
+    themselves, points or labels. A step that ends in the target counts, so that h is at least 1, and inside the target
+    it is the mean time of return. No path need reach the target from everywhere, but some transitions must enter it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> state = rng.uniform(size=2000)  # the next state is uniform whatever the state: h = 1 / P(s' > 0.5)
+    >>> model = HittingTimeRegressor(lambda s: s[:, 0] > 0.5).fit(state, rng.uniform(size=2000))
+    >>> bool(np.abs(model.predict([0.2, 0.4]) - 2).max() < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        solver: Any = "auto",
+        primal: Any = "auto",
+        dual: Any = "auto",
+        categorical_features: Any = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.target = target
+        self.solver = solver
+        self.primal = primal
+        self.dual = dual
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    def fit(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> HittingTimeRegressor:
+        """Learn h from transitions, one a row; `durations` (n,) are times they take, by default 1.
+
+        `episodes` (n,) label rows of one path, which depend on each other: errors are then clustered by path.
+        """
+        return self._fitted(states, next_states, durations, episodes)
+
+    def partial_fit(
+        self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None
+    ) -> HittingTimeRegressor:
+        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
+        if not hasattr(self, "stream_"):
+            return self._fitted(states, next_states, durations, episodes)
+        problem, groups = self._problem(self.coding_, states, next_states, durations, episodes)
+        self._learn_more(problem, groups=groups)
+        return self
+
+    def _fitted(self, states: Any, next_states: Any, durations: Any, episodes: Any) -> HittingTimeRegressor:
+        self.coding_ = coding_of("states", states, next_states, categorical=self.categorical_features)
+        problem, groups = self._problem(self.coding_, states, next_states, durations, episodes)
+        self._remember(states)
+        self._learn(problem, groups=groups)
+        return self
+
+    def predict(self, states: Any, return_std: bool = False) -> Any:
+        """h(s), shape (n,); with `return_std` also its standard errors (n,)."""
+        return self._predicted(self._coding().encode(states), return_std=return_std)
+
+    def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) of h at each state, each covering it by itself with that probability."""
+        return self._interval(self._coding().encode(states), level)
+
+    def equation_error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
+        """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise."""
+        problem, groups = self._problem(self._coding(), states, next_states, durations, episodes)
+        return self._honest(problem, groups=groups)
+
+    def score(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> float:
+        """Minus the `equation_error`: higher is better, as model selection wants it."""
+        return -self.equation_error(states, next_states, durations, episodes).value
+
+    def consistency_test(
+        self,
+        states: Any,
+        next_states: Any,
+        durations: Any = None,
+        episodes: Any = None,
+        function: Any = None,
+    ) -> Consistency:
+        """Whether h, or any `function` of states, is consistent with these transitions: a p-value.
+
+        The function must not have been fitted to them. This needs no fit where a function is given.
+        """
+        coding = coding_of("states", states, next_states, categorical=self.categorical_features)
+        coding = coding if function is not None else self._coding()
+        problem, groups = self._problem(coding, states, next_states, durations, episodes)
+        return self._tested(problem, function, coding, groups=groups)
+
+    def witness(self, states: Any, return_std: bool = False) -> Any:
+        """E[h(s) - 1 - h(s') (s' outside) | s] as the data show it: where the equation still fails."""
+        return self._witnessed(self._coding().encode(states), return_std=return_std)
+
+    def _problem(self, coding: Coding, states: Any, next_states: Any, durations: Any, episodes: Any) -> Any:
+        state, following = coding.encode(states), coding.encode(next_states)
+        if len(state) != len(following):
+            raise checks.InputError(f"there are {len(state)} states, but {len(following)} next states; give one a row")
+        columns = {"state": state, "next_state": following, "arrived": self._arrived(next_states)}
+        if durations is not None:
+            columns["duration"] = vector("durations", durations, len(state))
+        return HittingTime(Dataset(**columns)), labels_of("episodes", episodes, len(state))
+
+    def _arrived(self, next_states: Any) -> np.ndarray:
+        names, columns = columns_of(next_states, "states", categories=self.categorical_features or ())
+        if callable(self.target):
+            given = next_states if names is not None or np.ndim(next_states) == 2 else np.asarray(next_states)[:, None]
+            inside = np.asarray(self.target(given))
+            if inside.shape != (len(columns[0]),):
+                raise checks.InputError(
+                    f"the target must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"
+                )
+            return inside.astype(np.float64)
+        if all(column.dtype.kind == "f" for column in columns):
+            return arrivals(np.stack(columns, axis=1), self.target)
+        if len(columns) > 1:
+            raise checks.InputError("with categories among several columns the target must be a function of states")
+        return np.isin(columns[0], np.atleast_1d(np.asarray(self.target, dtype=object))).astype(np.float64)

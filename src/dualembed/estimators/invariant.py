@@ -1,0 +1,240 @@
+"""Prediction from variable or noisy inputs: y is explained by the mean of f over variations z of x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from dualembed import checks, losses, samplers
+from dualembed.estimators.base import Estimator
+from dualembed.estimators.coding import coding_of, columns_of
+from dualembed.estimators.fitting import values
+from dualembed.estimators.rows import target
+from dualembed.problems import Invariance
+from dualembed.selection import Consistency
+from dualembed.solvers.statistics import features_at, on_host
+from dualembed.solvers.uncertainty import Estimate, Spread
+from dualembed.sources import Dataset
+
+NOISE = 0.1  # of "noise", in standard deviations of each column
+SAMPLERS = ("noise", "rotation-2d", "rotation-3d")
+CLASSIFICATION = ("logistic", "squared-hinge", "smoothed-hinge")
+
+
+class Invariant(Estimator):
+    """What regression and classification under variations share."""
+
+    sampler: Any
+    draws: int
+    test_draws: int
+
+    def _train(self, X: Any, y: np.ndarray, loss: losses.Loss) -> None:
+        checks.count("draws", self.draws)
+        checks.count("test_draws", self.test_draws)
+        x = self._numbers(X)
+        self.variation_ = _sampler(self.sampler, x)
+        drawn = np.asarray(samplers.draws(self._seed(), self.variation_, x, self.draws), dtype=np.float64)
+        self.inputs_ = coding_of("X", x)
+        self.coding_ = coding_of("variations of X", drawn.reshape(-1, drawn.shape[2]))
+        self._learn(self._problem(x, y, drawn, loss))
+
+    def _problem(self, x: np.ndarray, y: np.ndarray, drawn: np.ndarray, loss: losses.Loss) -> Any:
+        coded = self.coding_.encode(drawn.reshape(-1, drawn.shape[2]))
+        z = coded.reshape(*drawn.shape[:2], -1)
+        return Invariance(Dataset(x=self.inputs_.encode(x), y=y, z=z), loss)
+
+    def function(self, X: Any) -> np.ndarray:
+        """f itself at X, (n,): not averaged over variations."""
+        self._check_columns(X)
+        return self._predicted(self.coding_.encode(self._numbers(X)))
+
+    def _mean(self, X: Any, *, return_std: bool = False) -> Any:
+        """The mean of f over `test_draws` variations, the same for every row, so that rows do not touch each other."""
+        self._check_columns(X)
+        drawn = self._test_draws(self._numbers(X))
+        points = self.coding_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1)
+        flat = points.reshape(-1, points.shape[2])
+        found = values(self.function_, flat).reshape(points.shape[:2]).mean(axis=1)
+        if not return_std:
+            return found
+        return found, np.maximum(*(_std_of_means(spread, points) for spread in self._spreads()))
+
+    def _test_draws(self, x: np.ndarray) -> np.ndarray:
+        orbit = samplers.Orbit(self._seed() + 1, self.variation_, self.test_draws)
+        tiles = np.array_split(x, 1 + len(x) // 1024)
+        return np.concatenate([np.asarray(orbit(tile), dtype=np.float64) for tile in tiles])
+
+    def _numbers(self, X: Any) -> np.ndarray:
+        """X as an array of numbers: what samplers vary."""
+        names, columns = columns_of(X, "X", flat=False)
+        for name, column in zip(names or [], columns, strict=False):
+            if column.dtype.kind != "f":
+                raise checks.InputError(f"column {name} is no number, and samplers vary numbers; encode or drop it")
+        return np.stack(columns, axis=1)
+
+
+class InvariantRegressor(RegressorMixin, Invariant):
+    """y = E[f(z) | x] + noise, z a random variation of x under which the prediction should not change.
+
+    `sampler` is any function (key, x) -> one draw z of p(z | x), a `samplers` object such as AdditiveNoise(0.1), or a
+    name: "noise" (a tenth of each column's deviation), "rotation-2d" or "rotation-3d" (clouds of points, flattened).
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(500, 1))
+    >>> model = InvariantRegressor("noise").fit(X, X[:, 0] ** 2)
+    >>> bool(np.abs(model.predict([[0.5], [-0.5]]) - 0.25).max() < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        sampler: Any,
+        draws: int = 10,
+        *,
+        test_draws: int = 20,
+        solver: Any = "auto",
+        primal: Any = "auto",
+        dual: Any = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        self.sampler = sampler
+        self.draws = draws
+        self.test_draws = test_draws
+        self.solver = solver
+        self.primal = primal
+        self.dual = dual
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> InvariantRegressor:
+        """Learn f from X (n, d) and y (n,), with `draws` variations of every row."""
+        self._remember(X)
+        if y is None:
+            raise checks.InputError("InvariantRegressor requires y to be passed, but the target y is None")
+        x = self._numbers(X)
+        self._train(X, target(y, len(x)), losses.Square())
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of f over `test_draws` variations of each row, (n,); with `return_std` also standard errors (n,)."""
+        return self._mean(X, return_std=return_std)
+
+    def equation_error(self, X: Any, y: Any) -> Estimate:
+        """E[(E[f(z) | x] - E[y | x])²] on rows that it was not fitted to, without the noise of y."""
+        return self._honest(self._fresh(X, y))
+
+    def consistency_test(self, X: Any, y: Any, function: Any = None) -> Consistency:
+        """Whether f, or any `function` of variations, is consistent with rows that it was not fitted to: a p-value."""
+        self._coding()
+        return self._tested(self._fresh(X, y), function, self.coding_)
+
+    def _fresh(self, X: Any, y: Any) -> Any:
+        self._check_columns(X)
+        x = self._numbers(X)
+        drawn = np.asarray(samplers.draws(self._seed() + 2, self.variation_, x, self.draws), dtype=np.float64)
+        return self._problem(x, target(y, len(x)), drawn, losses.Square())
+
+
+class InvariantClassifier(ClassifierMixin, Invariant):
+    """P(y | x) from the mean of f over random variations z of x under which the class should not change.
+
+    `sampler` as for `InvariantRegressor`; `loss` is "logistic" (with probabilities), "squared-hinge" or
+    "smoothed-hinge". Two classes; for more wrap it in sklearn.multiclass.OneVsRestClassifier.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 1))
+    >>> model = InvariantClassifier("noise").fit(X, X[:, 0] > 0)
+    >>> model.predict([[0.7], [-0.7]]).tolist()
+    [True, False]
+    """
+
+    def __init__(
+        self,
+        sampler: Any,
+        draws: int = 10,
+        loss: str = "logistic",
+        *,
+        test_draws: int = 20,
+        solver: Any = "auto",
+        primal: Any = "auto",
+        dual: Any = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        self.sampler = sampler
+        self.draws = draws
+        self.loss = loss
+        self.test_draws = test_draws
+        self.solver = solver
+        self.primal = primal
+        self.dual = dual
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> InvariantClassifier:
+        """Learn f from X (n, d) and two classes y (n,), with `draws` variations of every row."""
+        self._remember(X)
+        if y is None:
+            raise checks.InputError("InvariantClassifier requires y to be passed, but the target y is None")
+        if self.loss not in CLASSIFICATION:
+            raise checks.InputError(f"loss must be one of {', '.join(CLASSIFICATION)}, not {self.loss!r}")
+        x = self._numbers(X)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise checks.InputError(f"y has one class only, {self.classes_[0]!r}; a classifier needs two")
+        if len(self.classes_) > 2:
+            raise checks.InputError(
+                f"Only binary classification is supported, but y has {len(self.classes_)} classes; wrap the classifier "
+                "in sklearn.multiclass.OneVsRestClassifier"
+            )
+        if len(labels) != len(x):
+            raise checks.InputError(f"X has {len(x)} rows, but y {len(labels)}; give one class a row")
+        self._train(X, 2.0 * codes - 1.0, losses.BY_NAME[self.loss]())
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The mean of f over `test_draws` variations of each row, (n,): positive for the second class."""
+        return self._mean(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, (n,)."""
+        second = self.decision_function(X) > 0
+        return self.classes_[second.astype(int)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, 2) of the classes; those of the logistic loss."""
+        if self.loss != "logistic":
+            raise checks.InputError(f"the {self.loss} loss has no probabilities; use loss='logistic'")
+        share = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -500, 500)))
+        return np.stack([1 - share, share], axis=1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _sampler(sampler: Any, x: np.ndarray) -> Any:
+    """The sampler itself, or the one that a name stands for."""
+    if callable(sampler):
+        return sampler
+    named: dict[str, Any] = {
+        "noise": lambda: samplers.AdditiveNoise(np.maximum(NOISE * x.std(axis=0), 1e-12)),
+        "rotation-2d": samplers.Rotation2D,
+        "rotation-3d": samplers.Rotation3D,
+    }
+    if not isinstance(sampler, str) or sampler not in named:
+        raise checks.InputError(
+            f"sampler must be a function (key, x) -> z, or one of {', '.join(SAMPLERS)}, not {sampler!r}"
+        )
+    return named[sampler]()
+
+
+def _std_of_means(spread: Spread, points: np.ndarray) -> np.ndarray:
+    """The standard error of the mean of f over each row's points (n, M, d)."""
+    psi = features_at(on_host(spread.features), points.reshape(-1, points.shape[2]))
+    means = psi.reshape(*points.shape[:2], -1).mean(axis=1)
+    return np.sqrt(np.sum((means @ spread.root) ** 2, axis=1))

@@ -1,0 +1,152 @@
+"""Control where the optimal cost to go solves a linear equation, from transitions of the passive dynamics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.estimators.base import Estimator
+from dualembed.estimators.coding import Coding, coding_of
+from dualembed.estimators.rows import labels_of, vector
+from dualembed.problems import FirstExit
+from dualembed.selection import Consistency
+from dualembed.solvers.uncertainty import Estimate
+from dualembed.sources import Dataset
+
+
+class LinearControl(Estimator):
+    """z(s) = exp(-v(s)), the desirability of a state, v being the least cost until a terminal state is reached.
+
+    The cost of steering is the divergence from the passive dynamics, whose transitions (s, s') are the data; then
+    z(s) = exp(-q(s)) E[z(s') | s], with z = exp(-q_T) at terminal states. `control.OptimalControl` steers by it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> state = rng.uniform(size=2000)
+    >>> following = rng.uniform(size=2000)  # whatever the state; above 0.5 it is the end, at no cost
+    >>> ends = following > 0.5
+    >>> model = LinearControl().fit(state, np.full(2000, 0.1), following, ends, np.zeros(2000))
+    >>> exact = np.exp(-0.1) * 0.5 / (1 - np.exp(-0.1) * 0.5)
+    >>> bool(abs(model.predict([0.3])[0] - exact) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        solver: Any = "auto",
+        primal: Any = "auto",
+        dual: Any = "auto",
+        categorical_features: Any = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.solver = solver
+        self.primal = primal
+        self.dual = dual
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+
+    def fit(
+        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
+    ) -> LinearControl:
+        """Learn z from transitions, one a row: `costs` (n,) are q(s), `terminal` (n,) is 1 where s' is an end.
+
+        `terminal_costs` (n,) are q_T(s') there, and do not matter elsewhere; one number will do for all. `episodes`
+        (n,) label rows that depend on each other.
+        """
+        return self._fitted(states, costs, next_states, terminal, terminal_costs, episodes)
+
+    def partial_fit(
+        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
+    ) -> LinearControl:
+        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
+        if not hasattr(self, "stream_"):
+            return self._fitted(states, costs, next_states, terminal, terminal_costs, episodes)
+        problem, groups = self._problem(self.coding_, states, costs, next_states, terminal, terminal_costs, episodes)
+        self._learn_more(problem, groups=groups)
+        return self
+
+    def _fitted(
+        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any, episodes: Any
+    ) -> LinearControl:
+        self.coding_ = coding_of("states", states, next_states, categorical=self.categorical_features)
+        problem, groups = self._problem(self.coding_, states, costs, next_states, terminal, terminal_costs, episodes)
+        self._remember(states)
+        self._learn(problem, groups=groups)
+        return self
+
+    def predict(self, states: Any, return_std: bool = False) -> Any:
+        """z(s), shape (n,); with `return_std` also its standard errors (n,)."""
+        return self._predicted(self._coding().encode(states), return_std=return_std)
+
+    def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) of z at each state, each covering it by itself with that probability."""
+        return self._interval(self._coding().encode(states), level)
+
+    def cost_to_go(self, states: Any) -> np.ndarray:
+        """v(s) = -log z(s), shape (n,); infinite where z came out as not positive."""
+        found = self.predict(states)
+        with np.errstate(divide="ignore"):
+            return -np.log(np.maximum(found, 0.0))
+
+    def equation_error(
+        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
+    ) -> Estimate:
+        """E[E[z(s) - exp(-q(s)) z(s') | s]²] on transitions that it was not fitted to, without their noise."""
+        problem, groups = self._problem(self._coding(), states, costs, next_states, terminal, terminal_costs, episodes)
+        return self._honest(problem, groups=groups)
+
+    def score(
+        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
+    ) -> float:
+        """Minus the `equation_error`: higher is better, as model selection wants it."""
+        return -self.equation_error(states, costs, next_states, terminal, terminal_costs, episodes).value
+
+    def consistency_test(
+        self,
+        states: Any,
+        costs: Any,
+        next_states: Any,
+        terminal: Any,
+        terminal_costs: Any = 0.0,
+        episodes: Any = None,
+        function: Any = None,
+    ) -> Consistency:
+        """Whether z, or any `function` of states, is consistent with these transitions: a p-value.
+
+        The function must not have been fitted to them. This needs no fit where a function is given.
+        """
+        coding = coding_of("states", states, next_states, categorical=self.categorical_features)
+        coding = coding if function is not None else self._coding()
+        problem, groups = self._problem(coding, states, costs, next_states, terminal, terminal_costs, episodes)
+        return self._tested(problem, function, coding, groups=groups)
+
+    def witness(self, states: Any, return_std: bool = False) -> Any:
+        """E[z(s) - exp(-q(s)) z(s') | s] as the data show it: where the equation still fails."""
+        return self._witnessed(self._coding().encode(states), return_std=return_std)
+
+    def _problem(
+        self,
+        coding: Coding,
+        states: Any,
+        costs: Any,
+        next_states: Any,
+        terminal: Any,
+        terminal_costs: Any,
+        episodes: Any,
+    ) -> Any:
+        state, following = coding.encode(states), coding.encode(next_states)
+        rows = len(state)
+        if rows != len(following):
+            raise checks.InputError(f"there are {rows} states, but {len(following)} next states; give one a row")
+        if np.ndim(terminal_costs) == 0:
+            terminal_costs = np.full(rows, float(terminal_costs))
+        columns = {
+            "state": state,
+            "next_state": following,
+            "cost": vector("costs", costs, rows),
+            "terminal": vector("terminal", terminal, rows),
+            "terminal_cost": vector("terminal_costs", terminal_costs, rows),
+        }
+        return FirstExit(Dataset(**columns)), labels_of("episodes", episodes, rows)

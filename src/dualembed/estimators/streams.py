@@ -1,0 +1,100 @@
+"""Rows that arrive in parts: sums over them add up, and the solution follows from the sums."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from dualembed.estimators.diagnostics import Diagnostics, few_rows, strength, witness
+from dualembed.estimators.fitting import Fit, values
+from dualembed.problems.base import Problem
+from dualembed.selection import HeldOut, held_out, honest_score
+from dualembed.selection.held_out import mean_square
+from dualembed.solvers.closed_form import number, solution
+from dualembed.solvers.statistics import Statistics, gather
+from dualembed.solvers.uncertainty import Spread, Uncertainty, score_covariance, spreads
+from dualembed.spaces.linear import LinearFunction
+
+FEWEST = 60  # rows of a part, from which on it is judged before it is learnt from
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """The sums over all rows so far, in spaces that the first rows chose.
+
+    `amplitude` is the prior variance of f's weights: the penalty is the residual variance over the rows and it.
+    """
+
+    statistics: Statistics
+    scores: np.ndarray  # Ω, the covariance of the dual's features times residual
+    dual: LinearFunction
+    amplitude: float
+    dual_penalty: float
+
+    @staticmethod
+    def begin(fit: Fit, groups: Any) -> Stream:
+        """The sums of the first rows, from their fit."""
+        problem, primal, dual = fit.saddle.problem, fit.result.primal, fit.result.dual.function
+        (statistics,) = gather(problem, primal.features, dual.features)
+        scores = score_covariance(problem, primal, dual.features, groups=groups)
+        variance = statistics.residual_variance(np.asarray(primal.weights, dtype=np.float64))
+        penalty = number(fit.saddle.primal_penalty)
+        amplitude = variance / (statistics.count * penalty) if penalty > 0 else np.inf
+        return Stream(statistics, scores, dual, amplitude, number(fit.saddle.dual_penalty))
+
+    def learn(
+        self, problem: Problem, function: LinearFunction, *, groups: Any
+    ) -> tuple[Stream, LinearFunction, Uncertainty, Spread, Diagnostics]:
+        """The sums with the problem's rows added, and all that follows from them."""
+        judged = _judged(problem, function, groups)
+        (more,) = gather(problem, function.features, self.dual.features)
+        statistics = self.statistics + more
+        theta, penalty = self._solved(statistics, function)
+        found = LinearFunction(function.features, theta)
+        share = more.count / statistics.count
+        own = score_covariance(problem, found, self.dual.features, groups=groups)
+        scores = (1 - share) * self.scores + share * own
+        stream = dataclasses.replace(self, statistics=statistics, scores=scores)
+        penalties: dict[str, Any] = {"primal_penalty": penalty, "dual_penalty": self.dual_penalty}
+        uncertainty = spreads([statistics], found, scores, **penalties)
+        singular, freedom = strength(statistics, **penalties)
+        variance = statistics.residual_variance(theta)
+        warnings = tuple(few_rows(statistics.count, freedom))
+        diagnostics = Diagnostics(statistics.count, judged, singular, freedom, variance, warnings=warnings)
+        return stream, found, uncertainty, witness(statistics, self.dual.features, theta, scores), diagnostics
+
+    def _solved(self, statistics: Statistics, function: LinearFunction) -> tuple[np.ndarray, float]:
+        theta = np.asarray(function.weights, dtype=np.float64)
+        penalty = 0.0
+        for _ in range(3):
+            penalty = statistics.residual_variance(theta) / (statistics.count * self.amplitude)
+            theta, _ = solution([statistics], penalty, self.dual_penalty)
+        return theta, penalty
+
+
+def diagnose(fit: Fit, stream: Stream, *, groups: Any, seed: int) -> tuple[Diagnostics, Spread]:
+    """The diagnostics of a closed form, and its witness with standard errors."""
+    problem, primal, dual = fit.saddle.problem, fit.result.primal, fit.result.dual.function
+    penalties: dict[str, Any] = {
+        "primal_penalty": number(fit.saddle.primal_penalty),
+        "dual_penalty": number(fit.saddle.dual_penalty),
+    }
+    judged = held_out(problem, primal.features, dual.features, **penalties, groups=groups, seed=seed)
+    statistics, theta = stream.statistics, np.asarray(primal.weights, dtype=np.float64)
+    singular, freedom = strength(statistics, **penalties)
+    warnings, variance = tuple(few_rows(statistics.count, freedom)), statistics.residual_variance(theta)
+    found = Diagnostics(statistics.count, judged, singular, freedom, variance, warnings=warnings)
+    return found, witness(statistics, dual.features, theta, stream.scores)
+
+
+def _judged(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:
+    """The honest score on rows that the function has not seen yet: before they are learnt from."""
+    rows = problem.source.rows  # type: ignore[attr-defined]
+    enough = rows if groups is None else 3 * len(np.unique(groups))
+    if min(rows, enough) < FEWEST or not problem.loss.quadratic:
+        return None
+    score = honest_score(problem, lambda points: values(function, points), groups=groups)
+    squared = mean_square(problem, lambda points: values(function, points))
+    return HeldOut(score.value, score.stderr, squared, squared, rows)

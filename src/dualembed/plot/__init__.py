@@ -1,0 +1,11 @@
+"""Figures of fitted models, for papers and notebooks: each draws into `ax`, or a new figure, and gives the axes.
+
+`data` is what the model was fitted to, by the names that `fit` gives its arguments, as in
+`model.fit(**data); plot.function(model, data)`; a table of states (of X) alone will do for most.
+"""
+
+from dualembed.plot.functions import function
+from dualembed.plot.measures import errors, singular_values, weights
+from dualembed.plot.witnesses import witness
+
+__all__ = ["errors", "function", "singular_values", "weights", "witness"]

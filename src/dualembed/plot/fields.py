@@ -1,0 +1,211 @@
+"""A fitted function as a figure sees it: named columns in their own units, values, standard errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from dualembed import checks
+from dualembed.solvers.uncertainty import Spread
+
+ROWS = 2000  # of the data that are looked at
+INSIDE = 0.5, 99.5  # percentiles of a column between which it is drawn
+GRID = 80  # values of a number
+
+SYMBOLS = {
+    "PolicyEvaluator": "value V(s)",
+    "ActionValueEvaluator": "action value Q(s, a)",
+    "HittingTimeRegressor": "hitting time h(s)",
+    "LinearControl": "desirability z(s)",
+    "InvariantClassifier": "decision function f(x)",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A column that a function depends on, and where its coordinates start."""
+
+    name: str
+    column: Any
+    start: int
+
+    @property
+    def levels(self) -> tuple[Any, ...]:
+        """Those of a category; none for a number."""
+        return tuple(self.column.levels)
+
+    def of(self, points: np.ndarray) -> np.ndarray:
+        """The column's values (n,), in its own units, at coded points (n, d)."""
+        found: np.ndarray = self.column.decode(points[:, self.start : self.start + self.column.width])
+        return found
+
+    def put(self, points: np.ndarray, values: Any) -> np.ndarray:
+        """The points (n, d) with the column at `values`, one or (n,)."""
+        given = np.empty(len(points), dtype=object if self.levels else np.float64)
+        given[:] = values
+        moved = points.copy()
+        moved[:, self.start : self.start + self.column.width] = self.column.encode(given)
+        return moved
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A function of coded points; `spreads` are what its standard errors come from, the largest of which counts.
+
+    `rows` (n, d) are coded points of the data, or None.
+    """
+
+    symbol: str
+    places: tuple[Place, ...]
+    dimension: int
+    call: Callable[[np.ndarray], Any]
+    spreads: tuple[Spread, ...]
+    rows: np.ndarray | None
+
+    def at(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """(values, standard errors), each (n,), at points (n, d); None where there are no standard errors."""
+        if not self.spreads:
+            return np.asarray(self.call(points), dtype=np.float64), None
+        lower, upper = self.spreads[0].interval(points)
+        return (lower + upper) / 2, np.max([spread.std(points) for spread in self.spreads], axis=0)
+
+    def average(self, points: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float | None]:
+        """(Σ weights_i f(x_i), its standard error), by default the mean."""
+        if not self.spreads:
+            found = np.asarray(self.call(points), dtype=np.float64)
+            return float(found.mean() if weights is None else weights @ found), None
+        means = [spread.average(points, weights) for spread in self.spreads]
+        return means[0].value, max(mean.stderr for mean in means)
+
+    def base(self, most: int = 200) -> np.ndarray:
+        """Points over which other columns are averaged: rows of the data, or their middle (of categories the first)."""
+        if self.rows is not None and len(self.places) > 1:
+            return self.rows[:most]
+        middle = np.zeros((1, self.dimension))
+        for place in self.places:
+            if place.levels:
+                middle = place.put(middle, place.levels[0])
+        return middle
+
+    def grid(self, place: Place, count: int = GRID) -> np.ndarray:
+        """Values of a column at which it is drawn: levels, or the data's range, or the mean ± 2 standard deviations."""
+        if place.levels:
+            found = np.empty(len(place.levels), dtype=object)
+            found[:] = place.levels
+            return found
+        low, high = self.quantiles(place, INSIDE)
+        return np.linspace(low, high, count)
+
+    def quantiles(self, place: Place, percentiles: tuple[float, float]) -> tuple[float, float]:
+        """Two percentiles of a column of numbers over the data; without data those of a normal column, within ± 2."""
+        if self.rows is not None:
+            low, high = np.percentile(place.of(self.rows), percentiles)
+            return float(low), float(high)
+        low, high = np.clip(norm.ppf(np.asarray(percentiles) / 100), -2.0, 2.0)
+        return place.column.mean + low * place.column.scale, place.column.mean + high * place.column.scale
+
+    def dependence(self, place: Place) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """(grid, means of f with the column at each value of it, their standard errors)."""
+        grid, base = self.grid(place), self.base()
+        if len(base) == 1:
+            return grid, *self.at(place.put(np.repeat(base, len(grid), axis=0), grid))
+        found = [self.average(place.put(base, value)) for value in grid]
+        std = None if not self.spreads else np.array([each[1] for each in found], dtype=np.float64)
+        return grid, np.array([each[0] for each in found]), std
+
+    def place(self, column: str) -> Place:
+        """The place of the column with this name."""
+        for place in self.places:
+            if place.name == column:
+                return place
+        raise checks.InputError(
+            f"column {column!r} is none that the function depends on; choose one of "
+            f"{', '.join(place.name for place in self.places)}"
+        )
+
+
+def learnt(model: Any, data: Any = None) -> Field:
+    """The function f that a model has learnt."""
+    _check_fitted(model)
+    codings = [model.coding_, getattr(model, "actions_", None), getattr(model, "controls_", None)]
+    spreads = () if model.uncertainty_ is None else (model.uncertainty_.posterior, model.uncertainty_.sandwich)
+    symbol = next((SYMBOLS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in SYMBOLS), "f(x)")
+    return _field(symbol, model, codings, model.function_, spreads, tables_of(model, data))
+
+
+def witnessed(model: Any, data: Any = None) -> Field:
+    """The witness: by how much the equation fails in each context."""
+    _check_fitted(model)
+    if model.witness_ is None:
+        raise checks.InputError(
+            "the witness has standard errors after a closed form with the square loss only; use solver='auto'"
+        )
+    inputs = getattr(model, "instruments_", None) or getattr(model, "inputs_", None) or model.coding_
+    codings = [inputs, getattr(model, "actions_", None), getattr(model, "controls_", None)]
+    tables = tables_of(model, data)
+    field = _field("remaining error", model, codings, model.dual_.function, (model.witness_,), tables)
+    if model.witness_.features.dimension != field.dimension:
+        raise checks.InputError("the witness of this problem depends on y itself besides the columns; ask for none")
+    return field
+
+
+def tables_of(model: Any, data: Any) -> dict[str, Any]:
+    """The data by the names of `fit`'s arguments; a table alone is taken for the first of them."""
+    if data is None:
+        return {}
+    arguments = inspect.signature(model.fit).parameters
+    if isinstance(data, Mapping) and set(data) <= set(arguments):
+        return {name: table for name, table in data.items() if table is not None}
+    return {next(iter(arguments)): data}
+
+
+def _check_fitted(model: Any) -> None:
+    if not hasattr(model, "function_"):
+        raise checks.InputError(
+            f"{type(model).__name__} has not been fitted, so that there is nothing to show; call fit"
+        )
+
+
+def _field(
+    symbol: str, model: Any, codings: list[Any], call: Any, spreads: tuple[Spread, ...], tables: dict[str, Any]
+) -> Field:
+    kept = [coding for coding in codings if coding is not None]
+    places: list[Place] = []
+    start = 0
+    for coding in kept:
+        at = start
+        for name, column in zip(names_of(model, coding), coding.columns, strict=True):
+            if column.width:
+                places.append(Place(name, column, at))
+            at += column.width
+        start += coding.dimension
+    if not places:
+        raise checks.InputError("every column was constant, so that there is nothing to draw along")
+    return Field(symbol, tuple(places), start, call, spreads, _rows(kept, tables))
+
+
+def names_of(model: Any, coding: Any) -> list[str]:
+    """The columns' names; without names of their own those of X, or what they are and their number."""
+    given = getattr(model, "feature_names_in_", ())
+    if coding.named or coding.what == "X":
+        return list(coding.names)
+    if coding.what.endswith(" of X"):  # of variations, whose columns are X's
+        return [str(name) for name in given] if len(given) == len(coding.columns) else list(coding.names)
+    single = coding.what.rstrip("s")
+    return [single] if len(coding.columns) == 1 else [f"{single} {number}" for number in range(len(coding.columns))]
+
+
+def _rows(codings: list[Any], tables: dict[str, Any]) -> np.ndarray | None:
+    """Coded rows of the data, some at random where there are many; None where a table is missing."""
+    sources = [coding.what.rpartition(" of ")[2] for coding in codings]  # "variations of X" are coded from X here
+    if any(name not in tables for name in sources):
+        return None
+    coded = np.concatenate([coding.encode(tables[name]) for coding, name in zip(codings, sources, strict=True)], axis=1)
+    if len(coded) <= ROWS:
+        return coded
+    return coded[np.sort(np.random.default_rng(0).choice(len(coded), ROWS, replace=False))]

@@ -1,0 +1,67 @@
+"""A small card about a model, for notebooks."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import resources
+from typing import Any
+
+from dualembed.plot import function
+from dualembed.plot.fields import learnt
+from dualembed.plot.functions import dependence, leading
+from dualembed.report.elements import Markup, element, number, paragraph, plus_minus, shown
+from dualembed.report.images import image
+from dualembed.report.trust import warnings
+from dualembed.report.words import words_of
+
+SIZE = (3.2, 2.2)
+
+
+def html_of(model: Any) -> str:
+    """A card: the model's name and settings, what it learnt, its honest error, warnings, a small figure of f.
+
+    Of a model that has not been fitted, name and settings alone.
+    """
+    style = resources.files("dualembed.report").joinpath("card.css").read_text(encoding="utf-8")
+    head = element("p", element("strong", type(model).__name__), *_changed(model), class_="name")
+    body = [head]
+    if hasattr(model, "function_"):
+        body += [element("div", element("div", *_facts(model)), _figure(model), class_="fitted")]
+    else:
+        body.append(paragraph("Not fitted yet."))
+    return element("style", Markup(style)) + element("div", *body, class_="dualembed-card")
+
+
+def _changed(model: Any) -> list[Any]:
+    """Settings that differ from the defaults."""
+    defaults = inspect.signature(type(model)).parameters
+    changed = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if repr(value) != repr(defaults[name].default)
+    }
+    if not changed:
+        return []
+    return [Markup(" "), element("code", ", ".join(f"{name}={shown(value)}" for name, value in changed.items()))]
+
+
+def _facts(model: Any) -> list[Markup]:
+    found = model.diagnostics_
+    facts = [f"Learnt from {found.rows:,} {words_of(model).row}s: {words_of(model).function}."]
+    if found.held_out is not None:
+        judged = found.held_out
+        facts.append(
+            f"Honest held-out error {plus_minus(judged.value, judged.stderr)}; squared residuals would say "
+            f"{number(judged.squared)}."
+        )
+    facts += [f"{step.question}: {step.answer}" for step in model.selection_.steps[:2]]
+    return [*map(paragraph, facts), *([warnings(model)] if found.warnings else [])]
+
+
+def _figure(model: Any) -> Markup:
+    """f, or how it depends on the column that moves it most."""
+    field = learnt(model)
+    if len(field.places) <= 2:
+        return image(lambda ax: function(model, ax=ax), f"The {field.symbol}", size=SIZE)
+    (place,) = leading(field, 1)
+    return image(lambda ax: dependence(ax, field, place), f"The {field.symbol} along {place.name}", size=SIZE)

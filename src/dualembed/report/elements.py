@@ -1,0 +1,103 @@
+"""Pieces of HTML. All text that is given comes out escaped; what is HTML already is `Markup`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Markup(str):
+    """Text that is HTML already, and is not escaped again."""
+
+
+def text(given: Any) -> Markup:
+    """The given text with all that HTML would read as its own escaped."""
+    return given if isinstance(given, Markup) else Markup(html.escape(str(given)))
+
+
+def element(name: str, *children: Any, **attributes: Any) -> Markup:
+    """<name attributes>children</name>; a trailing underscore of an attribute goes, others become hyphens."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"' for key, value in attributes.items()
+    )
+    return Markup(f"<{name}{given}>{''.join(text(child) for child in children)}</{name}>")
+
+
+def paragraph(*children: Any, **attributes: Any) -> Markup:
+    """A paragraph."""
+    return element("p", *children, **attributes)
+
+
+def listed(items: Iterable[Any], **attributes: Any) -> Markup:
+    """A list with dots."""
+    return element("ul", *(element("li", item) for item in items), **attributes)
+
+
+def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
+    """A table whose first cells name their rows, in a frame that scrolls by itself, also by keyboard."""
+    lines = list(rows)
+    head = element("thead", element("tr", *(_head(each, lines, column) for column, each in enumerate(heads))))
+    body = element("tbody", *(element("tr", _first(line[0]), *map(_cell, line[1:])) for line in lines))
+    whole = element("table", element("caption", caption), head, body)
+    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+def across(said: str, columns: int) -> Markup:
+    """A cell as wide as several columns."""
+    return element("td", said, colspan=columns)
+
+
+def _head(name: Any, lines: Sequence[Sequence[Any]], column: int) -> Markup:
+    """The head of a column; over numbers it stands to the right, as they do."""
+    numbers = any(column < len(line) and column > 0 and isinstance(line[column], float) for line in lines)
+    return element("th", name, scope="col", class_="number" if numbers else "text")
+
+
+def _first(cell: Any) -> Markup:
+    return element("th", cell, scope="row")
+
+
+def _cell(cell: Any) -> Markup:
+    if isinstance(cell, Markup) and cell.startswith("<td"):
+        return cell
+    return element("td", number(cell), class_="number") if isinstance(cell, float) else element("td", cell)
+
+
+def number(value: float | None) -> str:
+    """A number with four digits, and a proper minus."""
+    return "–" if value is None else f"{value:.4g}".replace("-", "−")
+
+
+def plus_minus(value: float, stderr: float | None) -> str:
+    """A number with its standard error."""
+    return number(value) if stderr is None else f"{as_sure(value, stderr)} ± {as_sure(stderr, stderr)}"
+
+
+def as_sure(value: float, stderr: float) -> str:
+    """A number with as many digits as its standard error leaves it: two of the error's own."""
+    if not (stderr > 0 and np.isfinite(stderr) and np.isfinite(value)):
+        return number(value)
+    places = 1 - int(np.floor(np.log10(stderr)))
+    if not -3 <= places <= 6:
+        return number(value)
+    return f"{round(value, places):,.{max(places, 0)}f}".replace("-", "−")
+
+
+def between(low: float, high: float) -> str:
+    """The ends of a 95 % interval."""
+    stderr = (high - low) / 3.92
+    return f"{as_sure(low, stderr)} to {as_sure(high, stderr)}"
+
+
+def shown(setting: Any) -> str:
+    """A setting as code would give it; a function by its name, not by where it lies in memory."""
+    name = getattr(setting, "__qualname__", None)
+    return f"{setting.__module__}.{name}" if name and callable(setting) else repr(setting)
+
+
+def percent(share: float) -> str:
+    """A share in hundredths."""
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,186 @@
+"""How far to trust the answer: honest and naive errors, where it is still wrong, diagnostics and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks, plot
+from dualembed.plot.fields import Field, witnessed
+from dualembed.plot.functions import leading
+from dualembed.plot.witnesses import SIGNIFICANT, remaining
+from dualembed.report.elements import Markup, element, listed, number, paragraph, percent, plus_minus, table
+from dualembed.report.images import figure, gallery
+from dualembed.report.words import words_of
+
+PANELS = 6
+WORST = 5  # contexts
+VAGUE = 0.1  # standard error of a share, above which it is not given
+APART = 0.5  # standard deviations between contexts that are listed
+
+
+def still_wrong(model: Any, tables: dict[str, Any]) -> Markup:
+    """The witness drawn, and a table of the contexts where it is furthest from zero."""
+    asked = f"The equation says: {words_of(model).equation}."
+    try:
+        field = witnessed(model, tables)
+    except checks.InputError as reason:
+        return element("div", paragraph(asked), paragraph(f"Where it fails cannot be drawn: {reason}."))
+    told = (
+        "The remaining error is by how much it still fails, as the data show it: zero is right. The bars and bands are "
+        "two standard errors; what lies outside of them is marked, and up to one in twenty does by chance. "
+        "It is an estimate, and a smooth one: what it is too smooth to show, the honest error below counts."
+    )
+    drawn = [
+        figure(
+            lambda ax, place=place: remaining(ax, field, place),  # type: ignore[misc]
+            f"Remaining error along {place.name}",
+            f"Remaining error of the equation along {place.name}, with two standard errors on either side",
+        )
+        for place in leading(field, PANELS)
+    ]
+    parts = [paragraph(asked, " ", told), gallery(drawn)]
+    if field.rows is not None:
+        parts += list(_worst(field))
+    return element("div", *parts)
+
+
+def _worst(field: Field) -> Iterator[Markup]:
+    """A sentence on how many contexts fail, and the worst of them, apart from each other."""
+    rows = field.rows if field.rows is not None else field.base()
+    values, std = field.at(rows)
+    scores = values / np.maximum(std if std is not None else np.inf, np.finfo(float).tiny)
+    share = float(np.mean(np.abs(scores) > SIGNIFICANT))
+    yield paragraph(f"In {percent(share)} of the contexts the remaining error is beyond two standard errors.")
+    chosen: list[int] = []
+    for row in np.argsort(-np.abs(scores)):
+        if all(np.linalg.norm(rows[row] - rows[other]) > APART for other in chosen):
+            chosen.append(int(row))
+        if len(chosen) == WORST:
+            break
+    heads = [*(place.name for place in field.places), "remaining error", "z-score"]
+    columns = [place.of(rows[chosen]) for place in field.places]
+    lines = [
+        [*(_value(column[line]) for column in columns), float(values[row]), float(scores[row])]
+        for line, row in enumerate(chosen)
+    ]
+    yield table("Where it is furthest from right", heads, lines)
+
+
+def _value(value: Any) -> Any:
+    return number(float(value)) if isinstance(value, (float, np.floating)) else value
+
+
+def errors(model: Any) -> Markup:
+    """The honest error beside the naive ones, and why those mislead."""
+    found = model.diagnostics_.held_out
+    if found is None:
+        return paragraph(
+            "There is no held-out error: there were too few rows to leave some out, or the loss is not the square."
+        )
+    rows = [
+        ["honest error, on rows left out", plus_minus(found.value, found.stderr), "how wrong the function is"],
+        ["mean squared residual, on rows left out", number(found.squared), "that, plus the noise of single rows"],
+        ["mean squared residual, on rows fitted", number(found.fitted), "the same, flattered by fitting"],
+    ]
+    why = (
+        "The usual check squares each row's own residual. But the equation is about averages, and a single row misses "
+        "its average by chance even where the function is exactly right. "
+        f"{_noise(found)} That part does not shrink as the function gets better, and choosing by it prefers functions "
+        "that hide the noise. The honest error leaves it out; being an estimate, it may come out slightly below zero."
+    )
+    drawn = figure(
+        lambda ax: plot.errors(model, ax=ax),
+        "The honest error beside the naive ones",
+        f"Bars: honest error {number(found.value)}, squared residuals {number(found.squared)} on rows left out "
+        f"and {number(found.fitted)} on rows fitted",
+    )
+    caption = f"Errors, over {found.rows:,} rows"
+    return element(
+        "div",
+        paragraph(element("strong", verdict(found))),
+        table(caption, ["error", "value", "what it measures"], rows),
+        gallery([drawn]),
+        paragraph(why),
+    )
+
+
+def _noise(found: Any) -> str:
+    """How much of the squared residuals is noise, where the data can tell."""
+    squared = max(found.squared, np.finfo(float).tiny)
+    if found.stderr > VAGUE * squared:
+        return "How much of the squared residual is such noise, these data cannot tell."
+    return f"Here about {percent(min(max(1 - found.value / squared, 0.0), 1.0))} of the squared residual is such noise."
+
+
+def verdict(found: Any) -> str:
+    """Whether the data can tell the function from a right one."""
+    if _wrong(found):
+        size = number(float(np.sqrt(found.value)))
+        return (
+            f"The data can tell that the function is still wrong: its equation is off by about {size} on typical rows."
+        )
+    return (
+        "The data cannot tell the function from one that is exactly right: the honest error is zero within its noise."
+    )
+
+
+def _wrong(found: Any) -> bool:
+    return bool(found.value > SIGNIFICANT * found.stderr)
+
+
+def diagnostics(model: Any, tables: dict[str, Any]) -> Markup:
+    """Warnings first, then the numbers in plain words, with figures."""
+    found = model.diagnostics_
+    parts = [warnings(model), listed(_facts(found))]
+    drawn = []
+    if found.singular_values is not None:
+        drawn.append(
+            figure(
+                lambda ax: plot.singular_values(model, ax=ax),
+                "How much the contexts tell of each direction of f: 1 is all, near 0 next to nothing",
+                "Singular values in descending order: " + ", ".join(map(number, found.singular_values[:6])),
+            )
+        )
+    if found.overlap is not None and "weights" in tables:
+        drawn.append(
+            figure(
+                lambda ax: plot.weights(model, tables, ax=ax),
+                "Importance weights; a few large ones leave little data in use",
+                f"Histogram of importance weights, worth {found.overlap.effective_sample_size:.0f} unweighted rows",
+            )
+        )
+    return element("div", *parts, *([gallery(drawn)] if drawn else []))
+
+
+def warnings(model: Any) -> Markup:
+    """What to worry about."""
+    given, judged = model.diagnostics_.warnings, model.diagnostics_.held_out
+    if not given and judged is not None and _wrong(judged):
+        return paragraph("There are no warnings besides the honest error, which is more than chance.")
+    if not given:
+        return paragraph("Nothing looked wrong: there are no warnings.")
+    return listed((_sentence(each) for each in given), class_="warnings")
+
+
+def _sentence(said: str) -> str:
+    return said[:1].upper() + said[1:].rstrip(".") + "."
+
+
+def _facts(found: Any) -> Iterator[str]:
+    if found.degrees_of_freedom is not None:
+        yield (
+            f"The data determine about {found.degrees_of_freedom:.1f} directions of the function; the rest is "
+            "smoothness that was assumed."
+        )
+    if found.residual_variance is not None:
+        yield f"The noise of a single row has a variance of about {number(found.residual_variance)}."
+    for name, share in found.first_stage:
+        yield f"The instruments predict {percent(share)} of the variance of {name}, on rows left out."
+    if found.overlap is not None:
+        yield (
+            f"After importance weighting the data are worth {found.overlap.effective_sample_size:,.0f} rows "
+            f"({percent(found.overlap.share)}); the largest weight is {number(found.overlap.largest)} times the mean."
+        )

@@ -1,0 +1,139 @@
+"""The honest error of a closed form on rows that it was not fitted to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from dualembed.problems.base import Problem
+from dualembed.selection.honest_score import honest_score
+from dualembed.solvers.closed_form import solution
+from dualembed.solvers.statistics import Statistics, double_terms, gather, on_host
+from dualembed.sources import Dataset, Sample
+from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.linear import LinearFunction
+
+FOLDS = 4
+SCORE_FOLDS = 5
+FEWEST = 2 * SCORE_FOLDS  # groups in a fold, and three times as many rows
+ROWS = 40_000  # that are looked at
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOut:
+    """What functions fitted without a fold show on it.
+
+    `value` and `stderr` are the honest score, an estimate of E[E[m | κ]²]; `squared` is the mean of m², which the noise
+    of single samples is part of; `fitted` is that of the rows the function was fitted to.
+    """
+
+    value: float
+    stderr: float
+    squared: float
+    fitted: float
+    rows: int
+
+
+def held_out(
+    problem: Problem,
+    primal: FeatureMap,
+    dual: FeatureMap,
+    *,
+    primal_penalty: float,
+    dual_penalty: float = 0.0,
+    groups: Any = None,
+    seed: int = 0,
+) -> HeldOut | None:
+    """The honest score of closed forms in these features, each on a fold that it was not fitted to; None for few rows.
+
+    The features and penalties are those given, chosen on all rows: what is left out of a fit is the solution alone.
+    Groups, such as episodes, stay in one fold. Data sets of more than 40,000 rows are judged by their first 40,000.
+    """
+    sample, labels = _sample(problem, groups)
+    folds = _folds(labels, seed)
+    if folds is None:
+        return None
+    primal = on_host(primal)
+    parts = [gather(problem, primal, dual, sample=_rows(sample, folds == fold))[0] for fold in range(FOLDS)]
+    scores, squared, counts = [], [], np.array([part.count for part in parts])
+    for fold, part in enumerate(parts):
+        rest = _sum([each for number, each in enumerate(parts) if number != fold])
+        theta, _ = solution([rest], primal_penalty * counts.sum() / rest.count, dual_penalty)
+        scores.append(
+            _score(problem, LinearFunction(primal, theta), _rows(sample, folds == fold), labels[folds == fold])
+        )
+        squared.append(part.residual_variance(theta))
+    shares = counts / counts.sum()
+    whole = _sum(parts)
+    theta, _ = solution([whole], primal_penalty, dual_penalty)
+    return HeldOut(
+        float(shares @ [score.value for score in scores]),
+        float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),
+        float(shares @ squared),
+        whole.residual_variance(theta),
+        int(counts.sum()),
+    )
+
+
+def held_out_once(
+    problem: Problem, fit: Callable[[Problem], Callable[[np.ndarray], Any]], *, groups: Any = None, seed: int = 0
+) -> HeldOut | None:
+    """The same of one function, fitted by `fit` to three quarters of the rows and judged on the fourth."""
+    sample, labels = _sample(problem, groups)
+    folds = _folds(labels, seed)
+    if folds is None:
+        return None
+    rest, kept = _rows(sample, folds != 0), _rows(sample, folds == 0)
+    smaller: Problem = eqx.tree_at(lambda each: each.source, problem, Dataset(**rest))
+    function = fit(smaller)
+    score = _score(problem, function, kept, labels[folds == 0])
+    squared, fitted = (mean_square(problem, function, part) for part in (kept, rest))
+    return HeldOut(score.value, score.stderr, squared, fitted, int(np.sum(folds == 0)))
+
+
+def _score(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample, labels: np.ndarray) -> Any:
+    if isinstance(function, LinearFunction):
+        features, weights = function.features, function.weights
+        return honest_score(problem, lambda xs: features(xs) @ weights, sample=sample, folds=SCORE_FOLDS, groups=labels)
+    return honest_score(problem, function, sample=sample, folds=SCORE_FOLDS, groups=labels)
+
+
+def mean_square(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample | None = None) -> float:
+    """The mean of (moment(f) - y)² over the samples, noise and all."""
+    total, rows = 0.0, 0
+    for terms in double_terms(problem, sample):
+        values = np.asarray(function(terms.points.reshape(-1, terms.points.shape[-1])), dtype=np.float64)
+        moment = np.sum(terms.weights * values.reshape(terms.weights.shape), axis=1) + terms.offset
+        total, rows = total + float(np.sum((moment - terms.target) ** 2)), rows + len(moment)
+    return total / rows
+
+
+def _sample(problem: Problem, groups: Any) -> tuple[Sample, np.ndarray]:
+    """At most `ROWS` first rows of the data, and the number of each one's group."""
+    if not isinstance(problem.source, Dataset):
+        raise RuntimeError("a closed form was fitted to a finite data set")
+    sample = {name: column[:ROWS] for name, column in problem.source.table.items()}
+    rows = min(problem.source.rows, ROWS)
+    labels = np.arange(rows) if groups is None else np.unique(np.asarray(groups)[:ROWS], return_inverse=True)[1]
+    return sample, labels
+
+
+def _folds(labels: np.ndarray, seed: int) -> np.ndarray | None:
+    """The fold (n,) of each row, groups together; None where a fold would be too small to be judged."""
+    groups = int(labels.max()) + 1
+    if groups < FOLDS * FEWEST or len(labels) < 3 * FOLDS * FEWEST:
+        return None
+    folds = (np.random.default_rng(seed).permutation(groups) % FOLDS)[labels]
+    return folds if np.bincount(folds, minlength=FOLDS).min() >= 3 * FEWEST else None
+
+
+def _rows(sample: Sample, rows: np.ndarray) -> Sample:
+    return {name: column[rows] for name, column in sample.items()}
+
+
+def _sum(parts: list[Statistics]) -> Statistics:
+    return sum(parts[1:], start=parts[0])

@@ -1,0 +1,104 @@
+"""Tables as people have them become coordinates, and coordinates tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dualembed as de
+from dualembed.estimators.coding import MOST_LEVELS, coding_of
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "speed": RNG.normal(3, 2, size=50),
+        "gear": RNG.choice(["low", "mid", "high"], size=50),
+        "wet": RNG.choice([True, False], size=50),
+        "unit": 1.5,
+    }
+)
+
+
+def test_numbers_are_standardised() -> None:
+    numbers = RNG.normal(5, 3, size=(40, 2))
+    coded = coding_of("states", numbers).encode(numbers)
+    np.testing.assert_allclose(coded.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(coded.std(axis=0), 1)
+
+
+def test_a_gaussian_kernel_of_a_coded_category_is_a_delta_kernel() -> None:
+    gears = FRAME[["gear"]]
+    coded = coding_of("states", gears).encode(gears)
+    gram = de.kernels.Gaussian(0.7)(coded, coded)
+    same = gears["gear"].to_numpy()[:, None] == gears["gear"].to_numpy()[None]
+    np.testing.assert_allclose(gram[same], 1.0)
+    assert np.ptp(gram[~same]) < 1e-12
+    assert gram[~same].max() < 1
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas, lambda frame: frame.to_dict("list")]
+)
+def test_every_kind_of_frame_is_coded_alike(convert: Any) -> None:
+    expected = coding_of("states", FRAME).encode(FRAME)
+    given = convert(FRAME)
+    np.testing.assert_array_equal(coding_of("states", given).encode(given), expected)
+
+
+def test_columns_are_found_by_name_in_any_order() -> None:
+    coding = coding_of("states", FRAME)
+    np.testing.assert_array_equal(coding.encode(FRAME[FRAME.columns[::-1]]), coding.encode(FRAME))
+
+
+def test_constant_columns_and_copies_take_no_coordinates() -> None:
+    numbers = RNG.normal(size=(30, 1))
+    table = np.concatenate([numbers, np.full((30, 1), 7.0), numbers], axis=1)
+    coding = coding_of("states", table)
+    assert coding.dimension == 1
+    np.testing.assert_allclose(coding.decode(coding.encode(table)), table)
+
+
+def test_a_table_without_any_variation_has_one_coordinate_that_is_zero() -> None:
+    assert coding_of("states", np.ones((5, 2))).encode(np.ones((5, 2))).tolist() == [[0.0]] * 5
+
+
+def test_decoding_undoes_coding() -> None:
+    coding = coding_of("states", FRAME)
+    found = coding.decode(coding.encode(FRAME))
+    np.testing.assert_allclose(found["speed"], FRAME["speed"])
+    assert found["gear"].tolist() == FRAME["gear"].tolist()
+    assert found["wet"].tolist() == FRAME["wet"].astype(float).tolist()
+
+
+def test_whole_numbers_can_be_categories() -> None:
+    states = RNG.integers(4, size=60)
+    assert coding_of("states", states).dimension == 1
+    assert coding_of("states", states, categorical=[0]).dimension == 4
+    assert coding_of("states", pd.DataFrame({"room": states}), categorical=["room"]).dimension == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (FRAME.assign(gear="reverse"), r"gear has the value 'reverse', which was not among .*high"),
+        (FRAME.rename(columns={"speed": "spead"}), r"no column speed.*did you mean spead\?"),
+        (FRAME[["speed"]].to_numpy(), "have 1 columns, but were fitted with 4"),
+        (FRAME.assign(speed=np.nan), "speed is NaN or infinity in 50 rows"),
+        (FRAME.assign(gear=None), "gear lacks a value in 50 rows"),
+        (FRAME.assign(speed=pd.Timestamp("2020-01-01")), "speed holds dates"),
+    ],
+)
+def test_other_tables_are_refused_in_one_sentence(table: Any, words: str) -> None:
+    with pytest.raises(de.InputError, match=words) as refusal:
+        coding_of("states", FRAME).encode(table)
+    assert "\n" not in str(refusal.value)
+
+
+def test_names_without_end_are_refused() -> None:
+    with pytest.raises(de.InputError, match=f"column name has {MOST_LEVELS + 1} different values"):
+        coding_of("states", pd.DataFrame({"name": [f"n{number}" for number in range(MOST_LEVELS + 1)]}))
