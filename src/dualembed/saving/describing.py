@@ -1,0 +1,150 @@
+"""From the parts of a model to a description in JSON's terms and a few arrays.
+
+None, True, numbers, text and lists stand for themselves. Everything else is a dictionary whose first key says what it
+is: tuple, dict, set, frozenset, float (that JSON lacks), bytes, numpy, scalar, text, objects, jax, key, class, default,
+function or partial. `building` is the way back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from dualembed import checks
+from dualembed.saving.classes import class_name, fields_of
+from dualembed.saving.functions import MissingFunction, importable_name, known_name
+
+DTYPES = "?bBhHiIlLqQefdF"  # characters of the dtypes that safetensors has
+
+
+class Describer:
+    """Describes values one after the other; `tensors` are the arrays so far, equal ones once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, np.ndarray] = {}
+        self._names: dict[Any, str] = {}
+        self._missing: dict[int, tuple[Any, MissingFunction]] = {}  # by identity; the object is kept so that it lives
+
+    def parameter(self, value: Any, name: str) -> Any:
+        """The description of a constructor's parameter; any callable will do."""
+        ours = class_name(type(value)) is not None or isinstance(value, jax.tree_util.Partial)
+        if callable(value) and not ours and known_name(value) is None:
+            return self._object(self._missing_function(value, name, name), name)
+        return self.value(value, name)
+
+    def value(self, value: Any, place: str) -> Any:
+        """The description of a value, which is at that place in the model."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if type(value) is list:
+            return self._each(value, place)
+        for kind, described in self._kinds():
+            if isinstance(value, kind):
+                return described(value, place)
+        if class_name(type(value)) is not None:
+            return self._object(value, place)
+        if callable(value):
+            return self._callable(value, place)
+        raise self._refusal(value, place)
+
+    def _kinds(self) -> tuple[tuple[Any, Callable[[Any, str], Any]], ...]:
+        return (
+            (np.generic, lambda value, place: self._array(np.asarray(value), place, "scalar")),
+            (np.ndarray, lambda value, place: self._array(value, place, "numpy")),
+            (jax.Array, self._jax),
+            (jax.tree_util.Partial, self._partial),
+            ((tuple, dict, set, frozenset), self._collection),
+            (bytes, lambda value, _: {"bytes": value.hex()}),
+        )
+
+    def _each(self, values: Any, place: str) -> list[Any]:
+        return [self.value(value, f"{place}[{number}]") for number, value in enumerate(values)]
+
+    def _collection(self, value: Any, place: str) -> Any:
+        kind = type(value)
+        if kind is dict:
+            pairs = [[self.value(name, place), self.value(each, f"{place}.{name}")] for name, each in value.items()]
+            return {"dict": pairs}
+        if kind not in (tuple, set, frozenset):
+            if class_name(kind) is None:
+                raise self._refusal(value, place)
+            return self._object(value, place)
+        # Sets have no order of their own, but equal models should be equal files.
+        return {kind.__name__: self._each(value if kind is tuple else sorted(value, key=repr), place)}
+
+    def _object(self, value: Any, place: str) -> Any:
+        fields = {}
+        for name, default in fields_of(type(value)).items():
+            own = getattr(value, name)
+            # An optimiser is closures, of which nothing can be kept; that it is the default one can.
+            default_pair = own is default and type(own).__module__.startswith("optax.")
+            fields[name] = {"default": True} if default_pair else self.value(own, f"{place}.{name}")
+        return {"class": class_name(type(value)), "fields": fields}
+
+    def _array(self, array: np.ndarray, place: str, kind: str) -> Any:
+        if array.dtype.kind == "O":
+            return {"objects": self._each(array.reshape(-1).tolist(), place), "shape": list(array.shape)}
+        if array.dtype.kind == "U":
+            width = max(array.dtype.itemsize // 4, 1)
+            letters = np.array(array, dtype=f"<U{width}", order="C")
+            codes = np.frombuffer(letters.tobytes(), dtype="<u4").reshape(*array.shape, width)
+            return {"text": self._tensor(codes), "scalar": kind == "scalar"}
+        if array.dtype.char not in DTYPES:
+            raise self._refusal(array, place)
+        # Products in BLAS may round differently by the order in memory, which is why it is kept.
+        turned = array.ndim > 1 and not array.flags.c_contiguous and list(array.strides) == sorted(array.strides)
+        found = {kind: self._tensor(array.T if turned else array)}
+        return {**found, "transposed": True} if turned else found
+
+    def _jax(self, array: jax.Array, place: str) -> Any:
+        if isinstance(array, jax.core.Tracer):
+            raise self._refusal(array, place)
+        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+            data = np.asarray(jax.random.key_data(array))
+            return {"key": self._tensor(data), "method": str(jax.random.key_impl(array))}
+        return self._array(np.ascontiguousarray(array).reshape(array.shape), place, "jax")
+
+    def _tensor(self, array: np.ndarray) -> str:
+        """The name of the stored array that has these numbers."""
+        kept = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        content = kept.dtype.str, kept.shape, hashlib.sha256(kept.tobytes()).digest()
+        name = self._names.setdefault(content, str(len(self._names)))
+        self.tensors[name] = kept
+        return name
+
+    def _partial(self, value: Any, place: str) -> Any:
+        function = self.value(value.func, place)
+        return {"partial": [function, self._each(value.args, place), self.value(value.keywords, place)]}
+
+    def _callable(self, value: Any, place: str) -> Any:
+        name = known_name(value)
+        if name is not None:
+            return {"function": name}
+        # A callable object may be asked for more than its values, which a name cannot give; a function may not.
+        if not hasattr(value, "__qualname__") and id(value) not in self._missing:
+            raise self._refusal(value, place)
+        # Setting the parameter again would not reach what the fit has made of it.
+        return self._object(dataclasses.replace(self._missing_function(value, place), parameter=None), place)
+
+    def _missing_function(self, value: Any, place: str, parameter: str | None = None) -> MissingFunction:
+        if id(value) not in self._missing:
+            name = importable_name(value)
+            taken = name in {known.name for _, known in self._missing.values()}  # as when a notebook defines it twice
+            self._missing[id(value)] = value, MissingFunction(place if taken or name is None else name, parameter)
+        return self._missing[id(value)][1]
+
+    def _refusal(self, value: Any, place: str) -> checks.InputError:
+        kind = type(value)
+        what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"a {kind.__module__}.{kind.__name__}"
+        return checks.InputError(
+            f"{place} is {what}, which model files cannot keep; they keep numbers, text, arrays and parts of dualembed "
+            "and of equinox.nn"
+        )
