@@ -19,8 +19,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
 
-demo: $(READY) ## recover a function from its blurred values; writes demo/figure.png and demo/results.json
-	$(BIN)/dualembed reproduce illustration --trials 1 --out demo
+demo: $(READY) ## fit the example transitions and say what their policy is worth; writes demo/
+	$(BIN)/dualembed fit policy-evaluation src/dualembed/examples/transitions.parquet --state stock,demand \
+		--reward profit --episode shop --discount 0.95 --out demo/model.dualembed --report demo/report.html
 
 reproduce: $(READY) ## run the paper's six experiments (about an hour on two cores); writes results/, goes on where it stopped
 	@for name in illustration noisy quantum navigation cartpole puma; do $(BIN)/dualembed reproduce $$name || exit; done

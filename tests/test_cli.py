@@ -21,7 +21,7 @@ from dualembed.experiments import NAMES
 from dualembed.experiments.experiment import Contender, Curve, Experiment
 
 # Importing any of these takes longer than the whole of --help may.
-HEAVY = ("jax", "numpy", "scipy", "matplotlib", "equinox", "optax")
+HEAVY = ("jax", "numpy", "scipy", "matplotlib", "equinox", "optax", "pyarrow", "sklearn")
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,7 @@ def test_help_answers_at_once_without_heavy_imports() -> None:
         f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "sys.exit(f'imported {heavy}' if heavy else code)\n"
     )
-    for arguments in (["--help"], ["reproduce", "--help"], ["--version"], []):
+    for arguments in (["--help"], ["fit", "--help"], ["reproduce", "--help"], ["--version"], []):
         started = time.perf_counter()
         outcome = python("-c", program, *arguments)
         best = time.perf_counter() - started
@@ -136,6 +136,10 @@ def test_module_runs_as_a_program() -> None:
         (["reproduce", "noisy", "--seed", "-1"], "--seed"),
         (["reproduce", "noisy", "--nonsense"], "--nonsense"),
         (["nonsense"], "nonsense"),
+        (["fit"], "TASK"),
+        (["fit", "iv", "table.csv"], "--out"),
+        (["predict", "model"], "TABLE"),
+        (["info"], "MODEL"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,10 @@ SUCCESS, BAD_INPUT, INTERRUPTED = 0, 2, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on the arguments (default: the process's own) and return its exit code."""
     try:
+        from dualembed.cli import interrupts
         from dualembed.cli.app import command
 
+        interrupts.own_process = arguments is None
         outcome = command().main(arguments, prog_name="dualembed", standalone_mode=False)
     except KeyboardInterrupt:
         return INTERRUPTED

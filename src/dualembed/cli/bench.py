@@ -15,6 +15,7 @@ _TRIALS, _QUICK_TRIALS = 10, 2
 # keys below and whatever else it has to say of a comparison. Naming it here imports nothing of it.
 BENCHES: dict[str, tuple[str, str]] = {
     "garnet": ("dualembed.experiments.garnet_bench", "off-policy evaluation in random finite decision processes"),
+    "fqe": ("dualembed.experiments.fqe_bench", "a policy's value from logs of another, against d3rlpy's FQE"),
 }
 """Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
 
@@ -51,11 +52,25 @@ def bench(
 ) -> None:
     if name is not None and name not in BENCHES:
         _no_such(name)
-    for each in BENCHES if name is None else [name]:
-        _run(each, trials or (_QUICK_TRIALS if quick else _TRIALS), seed=seed, quick=quick, as_json=as_json)
+    count = trials or (_QUICK_TRIALS if quick else _TRIALS)
+    if name is not None:
+        _run(name, count, seed=seed, quick=quick, as_json=as_json)
+        return
+    for each in BENCHES:
+        _run_or_say(each, count, seed=seed, quick=quick, as_json=as_json)
 
 
 bench.__doc__ = _HELP
+
+
+def _run_or_say(name: str, trials: int, *, seed: int, quick: bool, as_json: bool) -> None:
+    """Run one of all benchmarks; where its rival is not installed, say so and leave the others their turn."""
+    from dualembed.checks import InputError
+
+    try:
+        _run(name, trials, seed=seed, quick=quick, as_json=as_json)
+    except InputError as error:
+        typer.echo(f"dualembed: left out '{name}': {error}", err=True)
 
 
 def _run(name: str, trials: int, *, seed: int, quick: bool, as_json: bool) -> None:

@@ -253,39 +253,39 @@ PROCESS = Process(draw_state, next_mean, cost, deviation=NOISE, discount=DISCOUN
 PENALTY = 1e-9
 GRIDS: dict[str, dict[str, Any]] = {
     "embedding-sgd": {
-        "primal bandwidth": (1.0, 2.0, 3.0, 5.0),
-        "dual bandwidth": (0.5, 1.0, 2.0),
+        "primal bandwidth": (0.7, 1.0, 1.5, 2.0, 3.0),
+        "dual bandwidth": (0.3, 0.5, 1.0, 2.0),
         "power": (0.5, 0.0),
         "primal rate": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
         "dual rate": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
         "offset": (1.0, 10.0, 100.0),
     },
     "gtd2": {
-        "primal bandwidth": (0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+        "primal bandwidth": (0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0),
         "power": (0.5, 0.0),
         "primal rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
         "dual rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
         "offset": (1.0, 10.0, 100.0),
     },
     "residual-gradient": {
-        "primal bandwidth": (0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
+        "primal bandwidth": (0.5, 0.7, 1.0, 2.0, 3.0, 5.0),
         "power": (1.0, 0.5, 0.0),
-        "primal rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+        "primal rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0),
         "offset": (1.0, 10.0, 100.0, 500.0),
     },
     "kernel-mdp": {
         "primal bandwidth": (1.0, 2.0, 3.0),
         "dual bandwidth": (1.0, 2.0, 5.0),
         "power": (1.0, 0.5, 0.0),
-        "primal rate": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+        "primal rate": (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0),
         "offset": (1.0, 10.0, 100.0),
     },
     "centred-sgd": {
-        "primal bandwidth": (1.0, 2.0, 3.0, 5.0),
-        "dual bandwidth": (1.0, 2.0, 5.0),
+        "primal bandwidth": (1.0, 2.0, 3.0, 5.0, 10.0),
+        "dual bandwidth": (1.0, 2.0, 5.0, 10.0),
         "power": (0.5, 0.0),
         "primal rate": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
-        "dual rate": (0.3, 1.0, 3.0, 10.0, 30.0),
+        "dual rate": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
         "offset": (1.0, 10.0, 100.0),
     },
     "preconditioned-sgd": {
@@ -293,14 +293,14 @@ GRIDS: dict[str, dict[str, Any]] = {
         "dual bandwidth": (0.5, 1.0, 2.0),
         "power": (0.5, 0.0),
         "primal rate": (0.3, 0.5, 1.0, 2.0, 10.0, 30.0, 100.0),
-        "dual rate": (0.3, 0.5, 1.0, 2.0, 10.0, 30.0),
+        "dual rate": (0.3, 0.5, 1.0, 2.0, 10.0, 30.0, 100.0),
         "offset": (10.0,),
     },
     "closed-form": {
-        "primal bandwidth": (1.0, 2.0, 3.0, 5.0),
+        "primal bandwidth": (1.0, 2.0, 3.0, 5.0, 10.0),
         "dual bandwidth": (1.0, 2.0, 5.0),
-        "primal penalty": (1e-8, 1e-7, 1e-6),
-        "dual penalty": (1e-8, 1e-6, 1e-4),
+        "primal penalty": (1e-10, 1e-9, 1e-8, 1e-7, 1e-6),
+        "dual penalty": (1e-10, 1e-8, 1e-6, 1e-4),
     },
 }
 EXPERIMENT = Experiment(

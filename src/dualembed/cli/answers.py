@@ -1,0 +1,207 @@
+"""What a fit has found: as plain data, and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import typer
+
+from dualembed.cli.printing import counted, give_or_take, number, print_table
+from dualembed.cli.tasks import TASKS
+from dualembed.plot.fields import Field, Place, learnt
+from dualembed.solvers.uncertainty import Estimate
+
+QUARTILES = (25.0, 75.0)
+MOST = 12  # rows of a printed table
+
+MEANS = {
+    "policy-evaluation": "The value V(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
+    "action-value": "The value Q(s, a) of the table's states and actions is {mean} on average, from {lowest} to "
+    "{highest}.",
+    "iv": "f(x) is {mean} on average over the table's rows, from {lowest} to {highest}.",
+    "hitting-time": "From the table's states the target is reached after {mean} steps on average, from {lowest} to "
+    "{highest}.",
+    "linear-control": "The desirability z(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
+}
+
+
+def found_by(name: str, model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What the fit of the task of that name has found, in terms that JSON has."""
+    diagnostics = model.diagnostics_
+    return {
+        "answer": _answer(model, learnt(model, data), data),
+        "honest_error": honest_error(name, model),
+        "warnings": list(diagnostics.warnings),
+        "selection": choices(model),
+        "solver": model.solver,
+    }
+
+
+def choices(model: Any) -> list[dict[str, Any]]:
+    """What was chosen from the data, in order, and the numbers it was chosen by."""
+    return [{"question": step.question, "answer": step.answer, **step.numbers} for step in model.selection_.steps]
+
+
+def honest_error(name: str, model: Any) -> dict[str, Any] | None:
+    """The error on rows left out, beside what a naive look at the same rows says; None for few rows."""
+    found = model.diagnostics_.held_out
+    if found is None:
+        return None
+    return {
+        "what": TASKS[name].error_words,
+        "value": found.value,
+        "stderr": found.stderr,
+        "rows": found.rows,
+        "naive": found.squared,
+        "naive_on_fitted_rows": found.fitted,
+    }
+
+
+def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]:
+    points = field.rows if field.rows is not None else field.base()
+    values, _ = field.at(points)
+    mean, stderr = field.average(points)
+    found = {
+        "mean": _with_interval(mean, stderr),
+        "lowest": float(values.min()),
+        "highest": float(values.max()),
+        "rows": len(points),
+    }
+    if "discount" in model.get_params():
+        found["discount"] = model.discount
+    if hasattr(model, "starts_") and model.starts_ is not None and not hasattr(model, "actions_"):
+        found["policy_value"] = _policy_value(model, data)
+    if hasattr(model, "actions_") and model.actions_.columns[0].levels:
+        found["by_action"] = _by_action(model, data)
+    if hasattr(model, "instruments_"):
+        found["instruments"] = model.instruments_ is not None
+        found["effects"] = [_effect(model, field, place) for place in field.places]
+    return found
+
+
+def _with_interval(value: float, stderr: float | None) -> dict[str, Any]:
+    if stderr is None:
+        return {"value": value, "stderr": None}
+    lower, upper = Estimate(value, stderr).interval()
+    return {"value": value, "stderr": stderr, "lower": lower, "upper": upper}
+
+
+def _policy_value(model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The mean of V over where the episodes start, with its interval where the solver gives one."""
+    from dualembed.estimators.rows import starts
+
+    first = starts(data["episodes"])
+    if model.uncertainty_ is None:
+        found = _with_interval(float(model.predict(data["states"].take(first)).mean()), None)
+    else:
+        value = model.value()
+        found = _with_interval(value.value, value.stderr)
+    return {**found, "episodes": len(first)}
+
+
+def _by_action(model: Any, data: Mapping[str, Any]) -> dict[str, float]:
+    """The mean of Q over states of the table, were each action taken in all of them."""
+    states = data["states"].slice(0, 2000)
+    levels = model.actions_.columns[0].levels[:MOST]
+    return {str(level): float(model.predict(states, np.full(states.num_rows, level)).mean()) for level in levels}
+
+
+def _effect(model: Any, field: Field, place: Place) -> dict[str, Any]:
+    """What moving a column does to f, others as they are: by one unit of a straight line, else between quartiles."""
+    if place.levels:
+        ends = place.levels[0], place.levels[-1]
+    elif hasattr(model, "coef_"):
+        ends = 0.0, 1.0
+    else:
+        ends = field.quantiles(place, QUARTILES)
+    base = field.base()
+    points = np.concatenate([place.put(base, ends[1]), place.put(base, ends[0])])
+    value, stderr = field.average(points, np.repeat([1.0, -1.0], len(base)) / len(base))
+    return {"column": place.name, "from": ends[0], "to": ends[1], **_with_interval(value, stderr)}
+
+
+def show_fit(found: Mapping[str, Any]) -> None:
+    """Print what was found, for people."""
+    dropped = f", {found['dropped']:,} dropped for missing numbers" if found["dropped"] else ""
+    print_table(
+        ["", ""],
+        columns_in_words(found["columns"]),
+        title=f"Read {counted(found['rows'], 'row')}{dropped}. Columns used:",
+    )
+    typer.echo("")
+    for sentence in sentences(found["task"], found["answer"]):
+        typer.echo(sentence)
+    _show_effects(found["answer"])
+    typer.echo(error_in_words(found["honest_error"]))
+    for warning in found["warnings"]:
+        typer.echo(f"Warning: {warning}.")
+    typer.echo("")
+    typer.echo(f"Model:  {found['model']}")
+    if found["report"]:
+        typer.echo(f"Report: {found['report']} (open it in a browser)")
+
+
+def columns_in_words(columns: Mapping[str, list[str]]) -> list[list[str]]:
+    """A row for each meaning of columns, with their names."""
+    return [[role.replace("_", " "), ", ".join(names)] for role, names in columns.items()]
+
+
+def sentences(name: str, answer: Mapping[str, Any]) -> list[str]:
+    """The answer in plain words."""
+    found = []
+    value = answer.get("policy_value")
+    if value is not None:
+        found.append(
+            f"The policy is worth {give_or_take(value['value'], value['stderr'])}{_interval(value)}: its rewards at "
+            f"discount {answer['discount']:g}, on average over the starts of {counted(value['episodes'], 'episode')}."
+        )
+    mean = give_or_take(answer["mean"]["value"], answer["mean"]["stderr"])
+    found.append(MEANS[name].format(mean=mean, lowest=number(answer["lowest"]), highest=number(answer["highest"])))
+    if name == "policy-evaluation" and value is None:
+        found.append("With --episode, a label of each row's episode, there is also the value from the start.")
+    if name == "iv" and not answer["instruments"]:
+        found.append("Without --instrument this is plain regression: prediction, not the effect of changing x.")
+    return found
+
+
+def error_in_words(error: Mapping[str, Any] | None) -> str:
+    """The honest error in a sentence."""
+    if error is None:
+        return (
+            "There are too few rows or episodes to hold some out; `dualembed score` tells the honest error on others."
+        )
+    found = (
+        f"Honest error on rows left out: {give_or_take(error['value'], error['stderr'])} ({error['what']}; "
+        f"the naive one, {number(error['naive'])}, counts the noise of single rows)."
+    )
+    if error["value"] < 2 * error["stderr"]:
+        found += " Zero, as far as these rows can tell."
+    return found
+
+
+def _interval(found: Mapping[str, Any]) -> str:
+    if found["stderr"] is None:
+        return ""
+    return f" (95 % interval {number(found['lower'])} to {number(found['upper'])})"
+
+
+def _show_effects(answer: Mapping[str, Any]) -> None:
+    if "by_action" in answer:
+        rows = [[action, number(value)] for action, value in answer["by_action"].items()]
+        print_table(["action", "mean Q"], rows, title="Were it taken in every state of the table:")
+    if "effects" in answer:
+        rows = [
+            [
+                f"{each['column']} from {_end(each['from'])} to {_end(each['to'])}",
+                give_or_take(each["value"], each["stderr"]),
+                _interval(each).strip(" ()").removeprefix("95 % interval "),
+            ]
+            for each in answer["effects"][:MOST]
+        ]
+        print_table(["change", "of y", "95 % interval"], rows, title="What moving a column does, others as they are:")
+
+
+def _end(value: Any) -> str:
+    return number(value) if isinstance(value, float) else str(value)

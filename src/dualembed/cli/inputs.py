@@ -1,0 +1,179 @@
+"""From a table in Arrow to what an estimator's methods are given."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dualembed.cli.roles import Columns
+from dualembed.cli.tasks import ACTIONS, FOLLOWING, LABELS, TABLES, Task, option_of
+from dualembed.data.columns import missing_rows, no_such_column, numbers_of
+from dualembed.data.refusal import refused, some
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+def check_categories(categories: Collection[str], columns: Columns) -> None:
+    """Raise where a category is none of the columns that may be one."""
+    known = [name for role, names in columns.items() if role in TABLES - ACTIONS - {"next_state"} for name in names]
+    for name in categories:
+        if name not in known:
+            raise no_such_column(name, known, "--categorical")
+
+
+def complete(table: pa.Table, columns: Columns, *, drop: bool) -> tuple[pa.Table, int]:
+    """(the table without rows that lack a value, how many these were); refused where there are some not to be dropped.
+
+    What follows the end of an episode and what an end would cost elsewhere do not matter, and may be missing.
+    """
+    table = _with_idle_filled(table, columns)
+    used = list(dict.fromkeys(name for names in columns.values() for name in names))
+    missing = missing_rows(table, used)
+    count = int(missing.sum())
+    if not count:
+        return table, 0
+    if not drop:
+        lacking = [name for name in used if missing_rows(table, [name]).any()]
+        raise refused(
+            f"{count:,} of {table.num_rows:,} rows lack a number in {some(lacking)} (the first is data row "
+            f"{int(missing.argmax()) + 1}); fill them, or drop these rows with --drop-missing"
+        )
+    if count == table.num_rows:
+        raise refused(f"every row lacks a number in one of {some(used)}, so that --drop-missing leaves none; fill them")
+    return table.filter(~missing), count
+
+
+def arguments(
+    table: pa.Table, columns: Columns, wanted: Mapping[str, str], *, categories: Collection[str] = ()
+) -> dict[str, Any]:
+    """What the columns hold, by the names of a method's arguments."""
+    found = {}
+    for role, argument in wanted.items():
+        if role not in columns:
+            continue
+        names, option = columns[role], option_of(role)
+        if role in LABELS:
+            found[argument] = _labels(table, names[0])
+        elif role in ACTIONS:
+            found[argument] = _actions(table, names, option)
+        elif role in TABLES:
+            called = columns[FOLLOWING[role]] if role in FOLLOWING else names
+            found[argument] = _features(table, names, called, option=option, categories=categories)
+        else:
+            found[argument] = numbers_of(table, names[0], option)
+    return found
+
+
+def check_varying(table: pa.Table, columns: Columns) -> None:
+    """Raise where every column that a function could depend on has the same value in all rows."""
+    for role in ("state", "x"):
+        names = columns.get(role, [])
+        if names and all(len(table.column(name).unique()) == 1 for name in names):
+            raise refused(
+                f"{option_of(role)} has the same value in all {table.num_rows:,} rows ({some(names)}), so that nothing "
+                "can be told apart by it; name other columns"
+            )
+
+
+def fingerprint(table: pa.Table, columns: Columns, task: Task) -> str:
+    """A short text that two tables share only if they have the same numbers in the columns that are fitted to."""
+    digest = hashlib.sha256()
+    for role in task.needs:
+        for name in columns.get(role, ()):
+            values = _labels(table, name)
+            digest.update(repr(values.tolist()).encode() if values.dtype.kind == "O" else values.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _features(
+    table: pa.Table, names: list[str], called: list[str], *, option: str, categories: Collection[str]
+) -> pa.Table:
+    import pyarrow as pa
+
+    found = {}
+    for name, own in zip(names, called, strict=True):
+        if own in categories:
+            found[own] = pa.array(_labels(table, name))
+        else:
+            found[own] = pa.array(_numbers(table, name, own, option))
+    return pa.table(found)
+
+
+def _numbers(table: pa.Table, name: str, called: str, option: str) -> np.ndarray:
+    """The column's numbers; text is refused with the advice to make it a category."""
+    from dualembed.checks import InputError
+
+    try:
+        return numbers_of(table, name, option)
+    except InputError as error:
+        if not _is_text(table, name):
+            raise
+        raise InputError(f"{error}, or give --categorical {called} if it names categories") from None
+
+
+def _actions(table: pa.Table, names: list[str], option: str) -> Any:
+    """Actions (n,): labels or numbers; or a table of numbers, for several columns."""
+    if len(names) > 1:
+        return _features(table, names, names, option=option, categories=())
+    if _is_text(table, names[0]):
+        return _labels(table, names[0]).astype(str)
+    return numbers_of(table, names[0], option)
+
+
+def _labels(table: pa.Table, name: str) -> np.ndarray:
+    """The column as it is, (n,)."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    found: np.ndarray = column.to_numpy()
+    return found
+
+
+def _is_text(table: pa.Table, name: str) -> bool:
+    return _labels(table.slice(0, 1), name).dtype.kind in "OU"
+
+
+def _with_idle_filled(table: pa.Table, columns: Columns) -> pa.Table:
+    """The table with something in places that do not matter: dropping their rows would drop the ends of episodes."""
+    import pyarrow as pa
+
+    for mark, value in (("terminated", 1.0), ("terminal", 0.0)):
+        for name, other in _idle_columns(mark, columns):
+            try:
+                filled = _filled(table, name, other, where=(columns[mark][0], value))
+            except pa.ArrowException:  # text where numbers are needed, which is refused when they are read
+                continue
+            table = table.set_column(table.column_names.index(name), name, filled)
+    return table
+
+
+def _idle_columns(mark: str, columns: Columns) -> list[tuple[str, str | None]]:
+    """(column, the one to take values from, or None for 0) for what does not matter where the mark says so."""
+    if mark not in columns:
+        return []
+    if mark == "terminal":
+        return [(name, None) for name in columns.get("terminal_cost", ())]
+    pairs = [zip(columns[following], columns[before], strict=True) for following, before in _followed(columns)]
+    return [pair for each in pairs for pair in each]
+
+
+def _followed(columns: Columns) -> list[tuple[str, str]]:
+    return [(following, before) for following, before in FOLLOWING.items() if following in columns]
+
+
+def _filled(table: pa.Table, name: str, other: str | None, *, where: tuple[str, float]) -> Any:
+    """The column with another's values, or 0, where it has none and the mark has that value."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    mark, value = where
+    idle = compute.fill_null(compute.equal(table.column(mark).cast(pa.float64()), value), False)
+    column = table.column(name)
+    empty = compute.and_(idle, compute.is_null(column, nan_is_null=pa.types.is_floating(column.type)))
+    instead = table.column(other).cast(column.type) if other else pa.scalar(0).cast(column.type)
+    return compute.if_else(empty, instead, column)

@@ -1,0 +1,67 @@
+"""Saved models as the command line meets them: which task, which columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dualembed.cli.roles import Columns
+from dualembed.cli.tasks import Task, task_of
+from dualembed.data.refusal import refused
+
+
+def loaded(path: Path) -> tuple[Any, str, Task]:
+    """(model, name of its task, task) of a model file."""
+    from dualembed.saving import load
+
+    model = load(path.expanduser())
+    found = task_of(model)
+    if found is None:
+        raise refused(
+            f"{path} holds a {type(model).__name__}, which the command line cannot fit or ask; use "
+            "dualembed.load in Python"
+        )
+    if not hasattr(model, "function_"):
+        raise refused(f"{path} holds a model that was saved before it was fitted; fit it and save it again")
+    return model, *found
+
+
+def columns_for_predicting(path: Path, model: Any, task: Task) -> Columns:
+    """The columns by meaning that predictions need; of a model saved from Python, as far as it knows names."""
+    if hasattr(model, "columns_"):
+        return {role: list(names) for role, names in model.columns_.items() if role in task.asks}
+    codings = {"state": model.coding_, "x": model.coding_}
+    codings |= {"action": getattr(model, "actions_", None), "control": getattr(model, "controls_", None)}
+    asked = {role: codings[role] for role in task.asks if codings[role] is not None}
+    if not all(coding.named for coding in asked.values()):
+        raise _refusal(path)
+    return {role: list(coding.names) for role, coding in asked.items()}
+
+
+def columns_for_scoring(path: Path, model: Any) -> Columns:
+    """All columns by meaning that the model was fitted to."""
+    if not hasattr(model, "columns_"):
+        raise _refusal(path)
+    return {role: list(names) for role, names in model.columns_.items()}
+
+
+def categories_of(model: Any) -> list[str]:
+    """The names of columns that name categories."""
+    return list(model.categorical_features or ())
+
+
+def check_columns(columns: Columns, names: list[str], path: Path) -> None:
+    """Raise where the table lacks a column that the model needs, with the nearest that it has."""
+    from dualembed.data.columns import no_such_column
+
+    for needed in columns.values():
+        for name in needed:
+            if name not in names:
+                raise no_such_column(name, names, f"the model {path}")
+
+
+def _refusal(path: Path) -> ValueError:
+    return refused(
+        f"{path} was saved from Python and does not know what the columns of a table mean; ask it in Python, or fit it "
+        "with `dualembed fit`"
+    )

@@ -1,0 +1,331 @@
+"""From a table to a saved model: fit says what it found, refuses in one sentence, and leaves no half of a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from tests.cli_tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, refusal
+
+from dualembed import saving
+from dualembed.cli import main
+from dualembed.cli.tasks import TASKS
+from dualembed.data import read_table, write_table
+from dualembed.estimators import PolicyEvaluator
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    write_table(columns(), tmp_path / "log.csv")
+    return tmp_path / "log.csv"
+
+
+def fitted(table: Path, *more: str, task: str = "policy-evaluation") -> int:
+    """The exit code of a linear fit to the table, saved beside it."""
+    return main(["fit", task, str(table), "--out", str(table.parent / "model.dualembed"), *LINEAR, *more])
+
+
+def changed(table: Path, **new: Any) -> Path:
+    """The table with columns replaced, added or (None) taken away."""
+    kept = {name: column for name, column in {**columns(), **new}.items() if column is not None}
+    csv.write_csv(pa.table(kept), table)
+    return table
+
+
+# Fitting
+
+
+def test_fit_says_in_words_what_it_found_and_where_it_is(table: Path, capsys: Shown) -> None:
+    report = table.parent / "pages" / "value.html"
+    assert fitted(table, "--discount", str(DISCOUNT), "--report", str(report)) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    for words in ("Read 400 rows", "next_state_a, next_state_b", "The policy is worth", "95 % interval", "80 episodes"):
+        assert words in shown.out
+    assert "Honest error on rows left out" in shown.out
+    assert str(table.parent / "model.dualembed") in shown.out
+    assert str(report) in shown.out
+    page = report.read_text(encoding="utf-8")
+    assert "dualembed fit policy-evaluation" in page
+    assert "--discount 0.5" in page
+
+
+def test_fit_from_csv_and_from_parquet_is_the_value_that_is_known(table: Path, capsys: Shown) -> None:
+    write_table(columns(), table.with_suffix(".parquet"))
+    answers = []
+    for path in (table, table.with_suffix(".parquet")):
+        assert fitted(path, "--discount", str(DISCOUNT), "--json") == 0
+        answers.append(document(capsys)["answer"])
+    assert answers[0] == answers[1]
+    starts = columns()["state_a"][::5]
+    value = answers[0]["policy_value"]
+    assert value["episodes"] == 80
+    assert value["lower"] < starts.mean() / (1 - DISCOUNT / 2) < value["upper"]
+    model = saving.load(table.parent / "model.dualembed")
+    probe = pa.table({"state_a": [1.0, -1.0], "state_b": [0.0, 0.0]})
+    assert np.diff(model.predict(probe))[0] == pytest.approx(-2 / (1 - DISCOUNT / 2), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [
+        ("action-value", ["--discount", "0.5"]),
+        ("iv", ["--x", "price", "--y", "sales", "--instrument", "tax", "--control", "state_b"]),
+        ("hitting-time", ["--target", "state_a > 0.5"]),
+        ("linear-control", []),
+    ],
+)
+def test_every_task_is_fitted_saved_asked_and_scored(task: str, more: list[str], table: Path, capsys: Shown) -> None:
+    assert fitted(table, *more, "--json", task=task) == 0
+    found = document(capsys)
+    assert found["task"] == task
+    assert found["rows"] == ROWS
+    assert found["answer"]["lowest"] <= found["answer"]["mean"]["value"] <= found["answer"]["highest"]
+    assert found["honest_error"]["stderr"] > 0
+    model, values = table.parent / "model.dualembed", table.parent / "values.parquet"
+    assert main(["predict", str(model), str(table), "--out", str(values), "--json"]) == 0
+    assert document(capsys)["rows"] == ROWS
+    assert np.isfinite(read_table(values).column("prediction").to_numpy()).all()
+    assert main(["score", str(model), str(table), "--json"]) == 0
+    scored = document(capsys)
+    assert scored["fitted_to_these_rows"] is True
+    assert 0 < scored["consistency"]["p_value"] <= 1
+    assert main(["info", str(model), "--json"]) == 0
+    assert document(capsys)["columns"] == found["columns"]
+    # For people, too.
+    assert fitted(table, *more, task=task) == 0
+    assert main(["info", str(model)]) == 0
+    assert TASKS[task].line in capsys.readouterr().out
+
+
+def test_effect_by_an_instrument_is_the_one_that_is_known(table: Path, capsys: Shown) -> None:
+    assert fitted(table, "--x", "price", "--y", "sales", "--instrument", "tax", "--json", task="iv") == 0
+    (effect,) = document(capsys)["answer"]["effects"]
+    assert (effect["column"], effect["from"], effect["to"]) == ("price", 0.0, 1.0)
+    assert effect["lower"] < 1 < effect["upper"]  # where plain regression says 2
+    assert effect["upper"] < 1.5
+
+
+def test_without_errors_of_a_closed_form_the_value_is_there_alone(table: Path, capsys: Shown) -> None:
+    assert fitted(table, "--discount", str(DISCOUNT), "--solver", "embedding-sgd", "--json") == 0
+    value = document(capsys)["answer"]["policy_value"]
+    assert value["stderr"] is None
+    assert value["value"] == pytest.approx(columns()["state_a"][::5].mean() / (1 - DISCOUNT / 2), abs=0.2)
+    model, values = table.parent / "model.dualembed", table.parent / "values.csv"
+    assert main(["predict", str(model), str(table), "--out", str(values)]) == 0
+    assert read_table(values).column_names == [*columns(), "prediction"]
+
+
+def test_next_columns_are_paired_with_what_they_follow(table: Path, capsys: Shown) -> None:
+    assert fitted(table, "--state", "state_b,state_a", "--next-state", "next_state_a,next_state_b", "--json") == 0
+    found = document(capsys)["columns"]
+    assert found["state"] == ["state_b", "state_a"]
+    assert found["next_state"] == ["next_state_b", "next_state_a"]
+
+
+def test_an_empty_option_takes_no_column(table: Path, capsys: Shown) -> None:
+    assert fitted(table, "--episode", "", "--json") == 0
+    found = document(capsys)
+    assert "episode" not in found["columns"]
+    assert "policy_value" not in found["answer"]
+
+
+def test_text_is_a_category_where_it_is_said_to_be(table: Path, capsys: Shown) -> None:
+    arguments = ["--x", "price,kind", "--y", "sales"]
+    assert fitted(table, *arguments, task="iv") == 2
+    assert "data row 1" in (said := refusal(capsys))
+    assert "--categorical kind" in said
+    assert fitted(table, *arguments, "--categorical", "kind", "--json", task="iv") == 0
+    assert [each["column"] for each in document(capsys)["answer"]["effects"]] == ["price", "kind"]
+    assert fitted(table, *arguments, "--categorical", "kinds", task="iv") == 2
+    assert "did you mean 'kind'?" in refusal(capsys)
+
+
+# Missing numbers
+
+
+def test_missing_numbers_are_counted_and_dropped_on_request(table: Path, capsys: Shown) -> None:
+    reward = columns()["reward"].copy()
+    reward[[2, 7, 11]] = np.nan
+    changed(table, reward=reward)
+    assert fitted(table) == 2
+    said = refusal(capsys)
+    assert "3 of 400 rows lack a number in reward (the first is data row 3)" in said
+    assert "--drop-missing" in said
+    assert fitted(table, "--drop-missing", "--json") == 0
+    found = document(capsys)
+    assert (found["rows"], found["dropped"]) == (397, 3)
+
+
+def test_what_follows_an_end_may_be_missing_and_the_end_is_kept(table: Path, capsys: Shown) -> None:
+    terminated = np.arange(ROWS) % 5 == 4
+    following = np.where(terminated, np.nan, columns()["next_state_a"])
+    changed(table, next_state_a=following, terminated=terminated)
+    assert fitted(table, "--json", "--drop-missing") == 0
+    assert document(capsys)["dropped"] == 0
+    changed(table, next_state_a=following)
+    assert fitted(table) == 2
+    assert "80 of 400 rows" in refusal(capsys)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["policy-evaluaton"], "did you mean 'policy-evaluation'?"),
+        (["guess"], "choose one of: policy-evaluation, action-value"),
+        (["policy-evaluation", "--reward", "rewad"], "did you mean 'reward'?"),
+        (["policy-evaluation", "--state", "s*"], "next_sales"),
+        (["policy-evaluation", "--state", "z*"], "matches no column"),
+        (["policy-evaluation", "--reward", "kind"], "'kind' holds"),
+        (["policy-evaluation", "--reward", "reward,cost"], "--reward must be one column, not 2"),
+        (["policy-evaluation", "--next-state", "next_state_a"], "a column for each of --state"),
+        (["policy-evaluation", "--next-state", "state_a,state_b"], "by --state and by --next-state"),
+        (["policy-evaluation", "--state", ""], "--state is empty"),
+        (["policy-evaluation", "--x", "price"], "--x has no use in policy-evaluation"),
+        (["policy-evaluation", "--target", "state_a > 0"], "--target has no use"),
+        (["policy-evaluation", "--discount", "1.5"], "--discount must be from 0 to 1, not 1.5"),
+        (["policy-evaluation", "--discount", "nan"], "--discount must be from 0 to 1, not nan"),
+        (["policy-evaluation", "--discount", "1"], "unless a column terminated marks"),
+        (["policy-evaluation", "--discount", "much"], "--discount"),
+        (["policy-evaluation", "--solver", "magic"], "--solver must be one of auto, closed-form"),
+        (["policy-evaluation", "--primal", "magic"], "--primal must be one of auto, linear"),
+        (["policy-evaluation", "--seed", "-1"], "--seed"),
+        (["policy-evaluation", "--report", "page.pdf"], "must end in .html"),
+        (["iv", "--y", "sales"], "the table has no column 'x'"),
+        (["hitting-time"], "needs --target"),
+        (["hitting-time", "--target", "state_c > 0"], "'state_c'"),
+        (["hitting-time", "--target", "state_a > 1e9"], "no transition reaches the target"),
+    ],
+)
+def test_bad_orders_are_one_sentence_and_code_2(
+    arguments: list[str], words: str, table: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(table.parent)
+    assert fitted(table, *arguments[1:], task=arguments[0]) == 2
+    assert words in refusal(capsys)
+    assert os.listdir(table.parent) == ["log.csv"]
+
+
+def test_bad_tables_are_one_sentence_and_code_2(table: Path, capsys: Shown) -> None:
+    assert fitted(table.with_name("lag.csv")) == 2
+    assert "did you mean 'log.csv'?" in refusal(capsys)
+    table.write_text("")
+    assert fitted(table) == 2
+    assert "is empty" in refusal(capsys)
+    table.write_text("state,reward,next_state\n")
+    assert fitted(table) == 2
+    assert "no rows" in refusal(capsys)
+    reward = [str(number) for number in range(ROWS)]
+    reward[41] = "forty-one"
+    changed(table, reward=np.array(reward))
+    assert fitted(table) == 2
+    assert "'reward' holds 'forty-one' in data row 42" in refusal(capsys)
+
+
+def test_files_that_cannot_or_must_not_be_written_are_refused_before_the_work(
+    table: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PolicyEvaluator, "fit", None)  # any use of it would be an error of another kind
+    before = table.read_bytes()
+    for out, words in (
+        (table / "model.dualembed", "cannot be written"),
+        (table.parent, "is a folder"),
+        (table, "would overwrite"),
+    ):
+        assert main(["fit", "policy-evaluation", str(table), "--out", str(out)]) == 2
+        assert words in refusal(capsys)
+    model = str(table.parent / "model.dualembed")
+    page = str(table / "page.html")
+    assert main(["fit", "policy-evaluation", str(table), "--out", model, "--report", page]) == 2
+    assert "cannot be written" in refusal(capsys)
+    assert table.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_refused(table: Path, capsys: Shown) -> None:
+    locked = table.parent / "locked"
+    locked.mkdir(mode=0o500)
+    assert main(["fit", "policy-evaluation", str(table), "--out", str(locked / "model.dualembed")]) == 2
+    assert "permission denied" in refusal(capsys)
+
+
+def test_columns_that_never_change_are_refused(table: Path, capsys: Shown) -> None:
+    changed(table, state_a=np.ones(ROWS), state_b=np.zeros(ROWS))
+    assert fitted(table) == 2
+    assert "the same value in all 400 rows (state_a, state_b)" in refusal(capsys)
+
+
+# Interruption
+
+
+def test_an_interruption_leaves_the_old_model_and_no_other_file(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = table.parent / "model.dualembed"
+    old.write_bytes(b"old")
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PolicyEvaluator, "fit", interrupted)
+        assert fitted(table) == 130
+    assert fitted(table, "--report", "/dev/null/page.html") == 2
+    assert sorted(os.listdir(table.parent)) == ["log.csv", "model.dualembed"]
+    assert old.read_bytes() == b"old"
+    monkeypatch.setattr(os, "replace", interrupted)
+    assert fitted(table) == 130
+    assert sorted(os.listdir(table.parent)) == ["log.csv", "model.dualembed"]
+    assert old.read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+@pytest.mark.parametrize("lost", [False, True], ids=["raised", "lost in a callback"])
+def test_ctrl_c_ends_a_fit_with_code_130_and_no_traceback(lost: bool, table: Path) -> None:
+    # Compiled code calls back into Python, and an exception that comes up there may be dropped.
+    program = (
+        "import sys, time\n"
+        "from dualembed.cli import main\n"
+        "from dualembed.estimators import PolicyEvaluator\n"
+        "def fit(self, **data):\n"
+        "    print('ready', flush=True)\n"
+        "    try:\n"
+        "        time.sleep(60)\n"
+        "    except KeyboardInterrupt:\n"
+        f"        time.sleep({60 * lost})\n"
+        "        raise\n"
+        "PolicyEvaluator.fit = fit\n"
+        "sys.exit(main())\n"
+    )
+    command = ["fit", "policy-evaluation", str(table), "--out", str(table.parent / "model.dualembed")]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == ""
+    assert os.listdir(table.parent) == ["log.csv"]
+
+
+def test_in_anothers_process_an_interruption_stays_an_exception(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: list[Any] = []
+
+    def looked(*_: Any, **__: Any) -> None:
+        handlers.append(signal.getsignal(signal.SIGINT))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PolicyEvaluator, "fit", looked)
+    assert fitted(table) == 130
+    assert handlers == [signal.default_int_handler]
