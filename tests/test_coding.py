@@ -102,3 +102,14 @@ def test_other_tables_are_refused_in_one_sentence(table: Any, words: str) -> Non
 def test_names_without_end_are_refused() -> None:
     with pytest.raises(de.InputError, match=f"column name has {MOST_LEVELS + 1} different values"):
         coding_of("states", pd.DataFrame({"name": [f"n{number}" for number in range(MOST_LEVELS + 1)]}))
+
+
+def test_next_states_may_have_names_of_their_own() -> None:
+    states = pd.DataFrame({"stock": [1.0, 2.0, 4.0], "demand": [3.0, 1.0, 2.0]})
+    coding = coding_of("states", states, states.add_prefix("next_"))
+    np.testing.assert_array_equal(coding.encode(states.add_prefix("next_"), renamed=True), coding.encode(states))
+    with pytest.raises(de.InputError, match="no column stock"):
+        coding.encode(states.add_prefix("next_"))
+    # One name that is known is taken by name, so that a misspelt one is not.
+    with pytest.raises(de.InputError, match=r"no column demand.*did you mean deman\?"):
+        coding.encode(states.rename(columns={"demand": "deman"}), renamed=True)

@@ -239,6 +239,16 @@ def test_importance_weights_come_with_their_overlap() -> None:
     assert model.diagnostics_.warnings
 
 
+def test_a_handful_of_episodes_is_warned_of() -> None:
+    model = de.PolicyEvaluator(0.8, **small()).fit(STATE, STATE, NEXT, episodes=np.arange(ROWS) // 500)
+    assert any("only 3 episodes" in each for each in model.diagnostics_.warnings)
+
+
+def test_states_that_never_change_have_one_value() -> None:
+    model = de.PolicyEvaluator(0.5).fit(np.ones(50), np.ones(50), np.ones(50))
+    assert abs(model.predict([1.0])[0] - 2) < 0.05
+
+
 def test_solvers_and_spaces_by_name_or_as_objects() -> None:
     exact = fitted("policy").predict([1.0])
     named = de.PolicyEvaluator(0.8, solver="closed-form", **small()).fit(STATE, STATE, NEXT).predict([1.0])

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_the_readmes_python_recovers_the_function_it_names() -> None:
+def test_the_readmes_python_finds_what_the_rule_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
-    names: dict[str, np.ndarray] = {}
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
     exec(code, names)
-    grid = np.linspace(-1, 1, 101)
-    assert np.sqrt(np.mean((names["f"] - np.sin(3 * grid)) ** 2)) < 0.1
+    value = names["model"].value()
+    said, error, truth = map(float, re.search(r"([\d.]+) ± ([\d.]+) \(.*says ([\d.]+)\)", code).groups())  # type: ignore[union-attr]
+    assert abs(value.value - said) < 0.5
+    assert abs(value.stderr - error) < 1
+    assert abs(value.value - truth) < 2 * value.stderr
+    assert names["values"].shape == names["errors"].shape == (2000,)
+    assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
 def test_the_readme_shows_the_two_commands() -> None:

@@ -236,7 +236,7 @@ class ActionValueEvaluator(Estimator):
             "state": state,
             "action": self.actions_.encode(data.actions),
             "reward": vector("rewards", data.rewards, rows),
-            "next_state": self.coding_.encode(data.next_states),
+            "next_state": self.coding_.encode(data.next_states, renamed=True),
             "next_action": actions,
             "next_probability": shares,
         }

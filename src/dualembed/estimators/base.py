@@ -27,6 +27,8 @@ from dualembed.solvers.base import EarlyStopWarning
 from dualembed.solvers.statistics import on_host
 from dualembed.solvers.uncertainty import Estimate, Spread
 
+FEW_GROUPS = 10  # below which errors clustered by group say little
+
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
@@ -74,6 +76,10 @@ class Estimator(BaseEstimator):
         self.uncertainty_ = found.uncertainty
         self.selection_ = Selection(found.steps)
         self._say(caught)
+        if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
+            self._note(
+                [f"there are only {count} episodes or groups, so that intervals clustered by them are too narrow"]
+            )
 
     def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
         """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""

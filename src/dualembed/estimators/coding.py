@@ -89,10 +89,18 @@ class Coding:
         """The names of the columns."""
         return [column.name for column in self.columns]
 
-    def encode(self, table: Any, *, flat: bool = True) -> np.ndarray:
-        """Coordinates (n, dimension) of a table with the same columns; by name, where there are names."""
-        names, columns = columns_of(table, self.what, flat=flat, categories=self._categories)
-        columns = self._in_order(names, columns)
+    def encode(self, table: Any, *, flat: bool = True, renamed: bool = False) -> np.ndarray:
+        """Coordinates (n, dimension) of a table with the same columns; by name, where there are names.
+
+        A table that may be `renamed`, such as next states, is taken in its own order where none of its names is known.
+        """
+        names, _ = _named_columns(table)
+        by_place = names is None or not self.named or (renamed and not set(names) & set(self.names))
+        categories = [
+            number if by_place else column.name for number, column in enumerate(self.columns) if column.levels
+        ]
+        names, columns = columns_of(table, self.what, flat=flat, categories=categories)
+        columns = self._in_order(None if by_place else names, columns)
         coded = [column.encode(values) for column, values in zip(self.columns, columns, strict=True)]
         joined = np.concatenate(coded, axis=1)
         return joined if joined.shape[1] else np.zeros((len(joined), 1))
@@ -113,12 +121,8 @@ class Coding:
             return dict(zip(self.names, found, strict=True))
         return np.stack([values.astype(np.float64) for values in found], axis=1)
 
-    @property
-    def _categories(self) -> set[str]:
-        return {column.name for column in self.columns if column.levels or isinstance(column.constant, str)}
-
     def _in_order(self, names: list[str] | None, columns: list[np.ndarray]) -> list[np.ndarray]:
-        if names is not None and self.named:
+        if names is not None:
             missing = [name for name in self.names if name not in names]
             if missing:
                 near = difflib.get_close_matches(missing[0], names, n=1)

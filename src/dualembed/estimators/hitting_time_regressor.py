@@ -110,7 +110,7 @@ class HittingTimeRegressor(Estimator):
         return self._witnessed(self._coding().encode(states), return_std=return_std)
 
     def _problem(self, coding: Coding, states: Any, next_states: Any, durations: Any, episodes: Any) -> Any:
-        state, following = coding.encode(states), coding.encode(next_states)
+        state, following = coding.encode(states), coding.encode(next_states, renamed=True)
         if len(state) != len(following):
             raise checks.InputError(f"there are {len(state)} states, but {len(following)} next states; give one a row")
         columns = {"state": state, "next_state": following, "arrived": self._arrived(next_states)}

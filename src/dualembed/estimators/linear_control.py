@@ -136,7 +136,7 @@ class LinearControl(Estimator):
         terminal_costs: Any,
         episodes: Any,
     ) -> Any:
-        state, following = coding.encode(states), coding.encode(next_states)
+        state, following = coding.encode(states), coding.encode(next_states, renamed=True)
         rows = len(state)
         if rows != len(following):
             raise checks.InputError(f"there are {rows} states, but {len(following)} next states; give one a row")

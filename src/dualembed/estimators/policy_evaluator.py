@@ -181,7 +181,7 @@ class PolicyEvaluator(Estimator):
     ) -> tuple[Any, Any]:
         state = coding.encode(states)
         columns = {"state": state, "reward": vector("rewards", rewards, len(state))}
-        columns["next_state"] = coding.encode(next_states)
+        columns["next_state"] = coding.encode(next_states, renamed=True)
         if len(columns["next_state"]) != len(state):
             raise checks.InputError(
                 f"states have {len(state)} rows, but next_states {len(columns['next_state'])}; give one a transition"

@@ -112,7 +112,7 @@ def read(problem: Problem) -> Samples:
     )
     for name, values in (("points", points), ("weights", weights), ("target", target - offset), ("context", context)):
         checks.array(f"Terms.{name}", values)
-    columns = tuple(j for j in range(context.shape[1]) if not np.array_equal(context[:, j], target))
+    columns = tuple(j for j in range(context.shape[1]) if not np.array_equal(context[:, j], target)) or (0,)
     known = np.asarray(tiles[0].known or (False,) * weights.shape[1], dtype=bool)
     return Samples(points, weights, target - offset, context, known, columns)
 

@@ -1,0 +1,103 @@
+"""The worked examples run from top to bottom and find what they say they find."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dualembed.checks import InputError
+from dualembed.experiments import fqe_bench
+from dualembed.progress import track
+
+EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def needs(file: Path) -> None:
+    if not file.exists():
+        pytest.skip(f"the data of this example are not there: {file}")
+
+
+def test_a_year_at_school_is_worth_what_two_stage_least_squares_says(tmp_path: Path) -> None:
+    module = example("schooling")
+    needs(module.MEN)
+    found = module.main(tmp_path / "schooling.png")
+    assert found["instrument"][0] == pytest.approx(0.1315, abs=5e-5)
+    assert found["instrument"][1] == pytest.approx(0.055, abs=0.002)  # as Card's, robust to any noise
+    assert found["least squares"][0] == pytest.approx(0.0747, abs=5e-5)
+    assert (tmp_path / "schooling.png").stat().st_size > 0
+
+
+def test_the_share_of_food_falls_with_expenditure_and_the_band_says_so(tmp_path: Path) -> None:
+    module = example("engel")
+    needs(module.HOUSEHOLDS)
+    found, plain = module.main(500, tmp_path / "engel.png")
+    assert found.share[0] > found.share[-1]
+    assert plain.lower[0] > plain.upper[-1]
+    assert np.all((found.lower < found.share) & (found.share < found.upper))
+    assert np.mean(found.upper - found.lower) > np.mean(plain.upper - plain.lower)  # instruments know less
+    assert (tmp_path / "engel.png").stat().st_size > 0
+
+
+def test_the_learnt_time_to_the_helix_is_that_counted_along_the_paths(tmp_path: Path) -> None:
+    module = example("alanine")
+    needs(module.TORSIONS)
+    found = module.main(step=40, figure=tmp_path / "alanine.png")
+    for learnt, std, mean, error in found.values():
+        assert abs(learnt - mean) < 3 * np.hypot(std, error)
+    assert (tmp_path / "alanine.png").stat().st_size > 0
+
+
+def test_angles_on_either_side_of_180_degrees_are_neighbours() -> None:
+    module = example("alanine")
+    gap = np.abs(np.diff(module.coordinates(np.array([[179.9, 0.0], [-179.9, 0.0]])), axis=0))
+    assert gap.max() < 0.01
+
+
+def test_a_count_is_the_time_to_the_next_visit() -> None:
+    module = example("alanine")
+    path = np.array([[-60.0, 150.0], [-60.0, 150.0], [-60.0, -40.0], [-60.0, 150.0], [-60.0, -40.0], [-60.0, 150.0]])
+    np.testing.assert_array_equal(module.counted(path, 10), [20.0, 10.0, 20.0, 10.0, np.nan, np.nan])
+
+
+def test_the_interval_of_a_policys_value_covers_the_monte_carlo_truth(tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium", reason="gymnasium, which has the cart and the pole, is not installed")
+    truth, answers = example("cartpole").main(1, 500, tmp_path / "cartpole.png")
+    assert answers[0].lower <= truth <= answers[0].upper
+    assert answers[0].upper - answers[0].lower < 10
+    assert (tmp_path / "cartpole.png").stat().st_size > 0
+
+
+def test_every_example_has_its_place_on_the_page() -> None:
+    page = (EXAMPLES.parent / "examples.md").read_text()
+    for script in EXAMPLES.glob("*.py"):
+        assert f"examples/{script.name}" in page
+        assert f"images/example_{script.stem}.png" in page
+        assert (EXAMPLES.parent / "images" / f"example_{script.stem}.png").exists()
+
+
+def test_the_benchmark_without_its_rival_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "d3rlpy", None)
+    with pytest.raises(InputError, match=r"needs d3rlpy, which is not installed; pip install 'dualembed\[bench\]'"):
+        fqe_bench.bench(trials=1, seed=0, quick=True, progress=track)
+
+
+def test_the_benchmarks_ratios_are_the_rivals_error_and_time_over_ours() -> None:
+    rows = np.array([[0.1, 1.0, 0.3, 40.0], [-0.1, 1.0, -0.3, 60.0]])
+    value, seconds = fqe_bench._lines(rows, 17.0)
+    assert value["ratio"] == pytest.approx(3.0)
+    assert seconds["ratio"] == pytest.approx(50.0)
+    assert (value["target"], seconds["target"]) == (1.0, 20.0)
