@@ -78,7 +78,7 @@ class Estimator(BaseEstimator):
         self._say(caught)
         if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
             self._note(
-                [f"there are only {count} episodes or groups, so that intervals clustered by them are too narrow"]
+                [f"there are only {count} episodes or groups, too few for intervals that are clustered by them"]
             )
 
     def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
