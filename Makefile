@@ -14,7 +14,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce test lint format clean
+.PHONY: help demo reproduce test slow lint format clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -26,8 +26,11 @@ demo: $(READY) ## fit the example transitions and say what their policy is worth
 reproduce: $(READY) ## run the paper's six experiments (about an hour on two cores); writes results/, goes on where it stopped
 	@for name in illustration noisy quantum navigation cartpole puma; do $(BIN)/dualembed reproduce $$name || exit; done
 
-test: lint ## check style and types, then run all tests
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
+test: lint ## check style and types, then run the tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) -m "not slow"
+
+slow: $(READY) ## run the few tests that take longer
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) -m slow
 
 lint: $(READY) ## check style, format and types
 	$(BIN)/ruff check .

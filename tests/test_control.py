@@ -169,6 +169,7 @@ def test_collect_is_the_same_for_the_same_seed() -> None:
         np.testing.assert_array_equal(column, second[name])
 
 
+@pytest.mark.slow
 def test_policy_iteration_balances_the_cart_pole() -> None:
     env = Held(gymnasium.make("CartPole-v1"), 2)
     iteration = PolicyIteration(2, 0.95, rounds=3, solver=ClosedForm(folds=1))

@@ -292,7 +292,7 @@ def test_pipelines_grids_and_cross_validation() -> None:
     "estimator",
     [
         de.IVRegressor(**small(4.0)),
-        de.InvariantRegressor("noise", draws=2, test_draws=3, **small(4.0)),
+        pytest.param(de.InvariantRegressor("noise", draws=2, test_draws=3, **small(4.0)), marks=pytest.mark.slow),
         de.InvariantClassifier("noise", draws=2, test_draws=3, **small(2.0)),
     ],
     ids=lambda each: type(each).__name__,

@@ -41,6 +41,7 @@ def test_a_year_at_school_is_worth_what_two_stage_least_squares_says(tmp_path: P
     assert (tmp_path / "schooling.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_the_share_of_food_falls_with_expenditure_and_the_band_says_so(tmp_path: Path) -> None:
     module = example("engel")
     needs(module.HOUSEHOLDS)
@@ -52,6 +53,7 @@ def test_the_share_of_food_falls_with_expenditure_and_the_band_says_so(tmp_path:
     assert (tmp_path / "engel.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_the_learnt_time_to_the_helix_is_that_counted_along_the_paths(tmp_path: Path) -> None:
     module = example("alanine")
     needs(module.TORSIONS)

@@ -130,7 +130,12 @@ def check_step(problem: problems.Problem, primal: str, dual: str) -> None:
 
 @pytest.mark.parametrize(
     ("role", "other"),
-    [("primal", "rkhs"), ("primal", "doubly-stochastic"), ("dual", "network"), ("dual", "doubly-stochastic")],
+    [
+        ("primal", "rkhs"),
+        pytest.param("primal", "doubly-stochastic", marks=pytest.mark.slow),
+        pytest.param("dual", "network", marks=pytest.mark.slow),
+        ("dual", "doubly-stochastic"),
+    ],
 )
 def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, other: str) -> None:
     pair = {"primal": SPACES[other], "dual": SPACES[other], role: SPACES["doubly-stochastic"]}

@@ -77,9 +77,7 @@ class Estimator(BaseEstimator):
         self.selection_ = Selection(found.steps)
         self._say(caught)
         if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
-            self._note(
-                [f"there are only {count} episodes or groups, too few for intervals that are clustered by them"]
-            )
+            self._note([f"there are only {count} episodes or groups, too few for intervals that are clustered by them"])
 
     def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
         """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""

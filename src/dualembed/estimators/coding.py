@@ -55,7 +55,8 @@ class Column:
     def decode(self, coordinates: np.ndarray) -> np.ndarray:
         """The values (n,) from coordinates (n, width)."""
         if not self.levels:
-            return self.mean + self.scale * coordinates[:, 0]
+            values = self.mean + self.scale * coordinates[:, 0]
+            return np.where(np.abs(values) < 1e-12 * (abs(self.mean) + self.scale), 0.0, values)  # rounding around 0
         codes = np.rint(coordinates[:, 0]).astype(int) if self.width == 1 else np.argmax(coordinates, axis=1)
         return np.asarray(self.levels)[codes]
 
