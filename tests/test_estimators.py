@@ -179,6 +179,10 @@ def test_iv_regression_with_straight_lines_is_two_stage_least_squares() -> None:
     model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, INSTRUMENT)
     wald = np.cov(INSTRUMENT, 3 + 2 * X[:, 0] + HIDDEN)[0, 1] / np.cov(INSTRUMENT, X[:, 0])[0, 1]
     np.testing.assert_allclose(model.coef_, [wald])
+    residual = 3 + 2 * X[:, 0] + HIDDEN - model.predict(X)
+    centred = INSTRUMENT - INSTRUMENT.mean()
+    robust = np.sqrt(np.sum((centred * residual) ** 2)) / abs(centred @ X[:, 0])  # White's
+    np.testing.assert_allclose(model.coef_stderr_, [robust], rtol=1e-3)
     np.testing.assert_allclose(model.predict([[0.0]]), model.intercept_)
 
 
@@ -188,6 +192,11 @@ def test_controls_stand_on_both_sides() -> None:
     model = de.IVRegressor(primal="linear", dual="linear").fit(X, y, INSTRUMENT, controls=control)
     np.testing.assert_allclose(model.coef_, [2, -1], atol=0.15)
     assert model.predict(X[:3], control[:3]).shape == (3,)
+    # What the controls predict is none of the instruments' doing.
+    x = X + 3 * control[:, None]
+    weak = de.IVRegressor(primal="linear", dual="linear")
+    weak.fit(x, y, np.random.default_rng(5).normal(size=ROWS), controls=control)
+    assert weak.diagnostics_.first_stage[0][1] < 0.05
     with pytest.raises(de.InputError, match="controls must be given here as in the fit"):
         model.predict(X[:3])
 

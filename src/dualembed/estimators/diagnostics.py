@@ -74,18 +74,27 @@ def strength(statistics: Statistics, *, primal_penalty: float, dual_penalty: flo
     return np.sqrt(np.clip(squares, 0.0, 1.0)), freedom
 
 
-def first_stage(problem: Problem, names: list[str], seed: int) -> tuple[tuple[str, float], ...]:
-    """(column, share of its variance that the context predicts on rows left out) for every column of f's points."""
+def first_stage(problem: Problem, names: list[str], instruments: int, *, seed: int) -> tuple[tuple[str, float], ...]:
+    """(column, share of its variance that the instruments predict on rows left out) for every endogenous column.
+
+    The instruments are the context's first columns. Where controls follow, it is the share of what they leave.
+    """
     terms = next(iter(double_terms(problem, _some(problem))))
     rng = np.random.default_rng(seed)
     folds = 5
     blocks = rng.permutation(len(terms.target)) % (2 * folds)
     uses = (np.arange(2 * folds) // 2 != np.arange(folds)[:, None])[None]
+
+    def left(values: np.ndarray, context: np.ndarray) -> float:
+        if not context.shape[1]:
+            return float(np.var(values))
+        fitted = cross_fit(context, values, blocks, uses=uses, rng=rng)[0]
+        return float(np.mean((values - fitted) ** 2))
+
     found = []
     for column, name in enumerate(names):
-        values = np.asarray(terms.points)[:, 0, column]
-        fitted = cross_fit(terms.context, values, blocks, uses=uses, rng=rng)[0]
-        share = 1 - np.mean((values - fitted) ** 2) / max(float(np.var(values)), np.finfo(float).tiny)
+        values, context = np.asarray(terms.points)[:, 0, column], np.asarray(terms.context)
+        share = 1 - left(values, context) / max(left(values, context[:, instruments:]), np.finfo(float).tiny)
         found.append((name, float(max(share, 0.0))))
     return tuple(found)
 

@@ -23,8 +23,8 @@ from dualembed.spaces.affine import AffineMap
 class IVRegressor(RegressorMixin, Estimator):
     """f with E[y - f(X) | instruments] = 0; without instruments, plain regression E[y | X].
 
-    `primal="linear", dual="linear"` is two-stage least squares, with `coef_` and `intercept_`. Spaces given as
-    `primal` and `dual` see standardised columns.
+    `primal="linear", dual="linear"` is two-stage least squares, with `coef_`, `coef_stderr_` and `intercept_`. Spaces
+    given as `primal` and `dual` see standardised columns.
 
     >>> rng = np.random.default_rng(0)
     >>> z, hidden = rng.normal(size=(2, 1000))
@@ -82,7 +82,8 @@ class IVRegressor(RegressorMixin, Estimator):
         problem = self._problem(X, y, instruments, controls)
         self._learn(problem, groups=labels_of("groups", groups, problem.source.rows))
         if instruments is not None:
-            shares = first_stage(problem, _coordinates(self.coding_), self._seed())
+            width = self.instruments_.dimension  # type: ignore[union-attr]
+            shares = first_stage(problem, _coordinates(self.coding_), width, seed=self._seed())
             self._note(first_stage_warnings(shares), first_stage=shares)
         self._unstandardise()
         return self
@@ -177,7 +178,7 @@ class IVRegressor(RegressorMixin, Estimator):
         return InstrumentalVariables(data)
 
     def _unstandardise(self) -> None:
-        """`coef_` and `intercept_` in the columns' own units, where f is a straight line."""
+        """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line."""
         features = getattr(self.function_, "features", None)
         inner = getattr(features, "function", features)
         if not isinstance(inner, AffineMap) or any(column.levels for column in self._joint().columns):
@@ -188,6 +189,9 @@ class IVRegressor(RegressorMixin, Estimator):
         self.coef_ = np.array([next(weights) / column.scale if column.width else 0.0 for column in columns])
         means = np.array([column.mean if column.width else 0.0 for column in columns])
         self.intercept_ = float(first - self.coef_ @ means)
+        if self.uncertainty_ is not None:
+            spread = iter(np.linalg.norm(self.uncertainty_.sandwich.root, axis=1)[1:])
+            self.coef_stderr_ = np.array([next(spread) / column.scale if column.width else 0.0 for column in columns])
 
 
 def _coordinates(coding: Coding) -> list[str]:
