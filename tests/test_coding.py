@@ -99,6 +99,21 @@ def test_other_tables_are_refused_in_one_sentence(table: Any, words: str) -> Non
     assert "\n" not in str(refusal.value)
 
 
+def test_a_category_of_one_level_refuses_others() -> None:
+    coding = coding_of("states", pd.DataFrame({"gear": ["low", "low"]}))
+    with pytest.raises(de.InputError, match="gear has the value 'high'"):
+        coding.encode(pd.DataFrame({"gear": ["high"]}))
+
+
+def test_categories_are_named_placed_or_masked() -> None:
+    numbers = RNG.integers(3, size=(60, 2))
+    for given in ([1], ["x1"], [False, True], np.array([1])):
+        assert coding_of("states", numbers, categorical=given).dimension == 4
+    for wrong in ("x1", ["nope"], [2], [True]):
+        with pytest.raises(de.InputError, match="categorical_features must be names or places"):
+            coding_of("states", numbers, categorical=wrong)
+
+
 def test_names_without_end_are_refused() -> None:
     with pytest.raises(de.InputError, match=f"column name has {MOST_LEVELS + 1} different values"):
         coding_of("states", pd.DataFrame({"name": [f"n{number}" for number in range(MOST_LEVELS + 1)]}))

@@ -248,6 +248,81 @@ def test_importance_weights_come_with_their_overlap() -> None:
     assert model.diagnostics_.warnings
 
 
+@pytest.mark.parametrize("order", ["repeat", "tile"])
+def test_rows_of_one_group_stay_in_one_fold(order: str) -> None:
+    # Five copies of a hundred rows, the effect is 0: copies in other folds would bring back the bias of many moments.
+    rng = np.random.default_rng(0)
+    instrument, hidden = rng.normal(size=(2, 100))
+    x = 0.5 * instrument + hidden
+    unit = np.arange(100)
+    copied = (lambda column: np.repeat(column, 5)) if order == "repeat" else (lambda column: np.tile(column, 5))
+    model = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"])
+    model.fit(copied(x)[:, None], copied(hidden), copied(instrument), groups=copied(unit))
+    alone = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"]).fit(x[:, None], hidden, instrument)
+    assert abs(np.diff(model.predict([[0.0], [1.0]]))[0] - np.diff(alone.predict([[0.0], [1.0]]))[0]) < 0.15
+
+
+def test_an_instrument_of_the_group_is_not_strong_because_groups_differ() -> None:
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(40), 25)
+    x = rng.normal(size=40)[group] + 0.5 * rng.normal(size=1000)
+    model = de.IVRegressor(primal="linear", dual="linear")
+    model.fit(x[:, None], x, rng.normal(size=40)[group], groups=group)
+    assert model.diagnostics_.first_stage[0][1] < 0.1
+
+
+def test_coefficients_follow_rows_that_arrive_later() -> None:
+    model = de.IVRegressor(primal="linear", dual="linear")
+    for part in range(2):
+        model.partial_fit(X[part::2], Y[part::2], INSTRUMENT[part::2])
+    np.testing.assert_allclose(model.coef_, np.diff(model.predict([[0.0], [1.0]])))
+    assert model.diagnostics_.first_stage
+
+
+def test_first_rows_without_any_reward_can_be_gone_on_from() -> None:
+    model = de.PolicyEvaluator(0.8, **small()).fit(STATE, np.zeros(ROWS), NEXT)
+    assert np.all(np.isfinite(model.partial_fit(STATE, STATE, NEXT).predict([1.0])))
+
+
+def test_functions_of_whole_numbers_see_whole_numbers() -> None:
+    seen = []
+
+    def table(states: np.ndarray) -> np.ndarray:
+        seen.append(states)
+        return np.zeros(len(states))
+
+    rooms = RNG.integers(10, size=(2, 300)).astype(float)
+    de.PolicyEvaluator(0.5).consistency_test(rooms[0], np.zeros(300), rooms[1], function=table)
+    np.testing.assert_allclose(seen[0], np.round(seen[0]), atol=1e-12)
+
+
+def test_targets_and_policies_see_states_by_the_names_of_the_fit() -> None:
+    grid = pd.DataFrame(RNG.integers(3, size=(300, 2)), columns=["a", "b"]).astype(float)
+    after = pd.DataFrame(RNG.integers(3, size=(300, 2)), columns=["a", "b"]).astype(float)
+    by_place = de.HittingTimeRegressor([[1.0, 2.0]], **small()).fit(grid, after).predict(grid)
+    by_name = de.HittingTimeRegressor([[1.0, 2.0]], **small()).fit(grid, after[["b", "a"]]).predict(grid)
+    np.testing.assert_allclose(by_name, by_place)
+    inside = lambda states: (states["a"] == 1) & (states["b"] == 2)  # noqa: E731
+    renamed = de.HittingTimeRegressor(inside, **small()).fit(grid, after.add_prefix("next_")).predict(grid)
+    np.testing.assert_allclose(renamed, by_place)
+    policy = lambda states: (states["a"] > 1).astype(int)  # noqa: E731
+    model = de.ActionValueEvaluator(0.5, policy, **small())
+    model.fit(grid, RNG.integers(2, size=300), np.ones(300), after.add_prefix("next_"), episodes=np.arange(300) // 10)
+    assert abs(model.value().value - 2) < 0.1
+
+
+def test_an_invariant_prediction_does_not_change_between_calls() -> None:
+    model = de.InvariantRegressor("noise", draws=2, random_state=None, **small()).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X[:5]), model.predict(X[:5]))
+
+
+def test_costs_of_rows_that_go_on_do_not_matter() -> None:
+    ends = NEXT > 0.5
+    costs = np.where(ends, 0.0, np.nan)
+    given = de.LinearControl(**small()).fit(STATE, np.full(ROWS, 0.1), NEXT, ends, costs).predict(STATE[:5])
+    np.testing.assert_array_equal(given, fitted("control").predict(STATE[:5]))
+
+
 def test_a_handful_of_episodes_is_warned_of() -> None:
     model = de.PolicyEvaluator(0.8, **small()).fit(STATE, STATE, NEXT, episodes=np.arange(ROWS) // 500)
     assert any("only 3 episodes" in each for each in model.diagnostics_.warnings)

@@ -108,11 +108,10 @@ class ActionValueEvaluator(Estimator):
             raise checks.InputError("the value of a policy needs the policy; give it as policy=... and fit again")
         if initial_states is None and self.starts_ is None:
             raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
-        first: Any = self.starts_
-        states = coding.decode(first) if initial_states is None else initial_states
-        actions, shares = self._policy_actions(states)
-        points = _pairs(coding.encode(states), actions)
-        return self._average(points, shares)
+        if initial_states is None:
+            return self._average(*self.starts_)  # type: ignore[misc]
+        actions, shares = self._policy_actions(initial_states)
+        return self._average(_pairs(coding.encode(initial_states), actions), shares)
 
     def bellman_error(
         self,
@@ -183,7 +182,11 @@ class ActionValueEvaluator(Estimator):
         problem = self._problem(data)
         self._remember(data.states)
         state = problem.source.table["state"]
-        self.starts_ = state[starts(data.episodes)] if data.episodes is not None else None
+        self.starts_ = None  # the pairs (s, a) that episodes may start with, and the policy's probabilities of each
+        if data.episodes is not None and self.policy is not None:
+            rows = starts(data.episodes)
+            actions, shares = self._policy_actions(data.states)
+            self.starts_ = _pairs(state[rows], actions[rows]), shares[rows]
         self._learn(problem, groups=labels_of("episodes", data.episodes, len(state)))
 
     def _code(self, data: Transitions, categorical: Any) -> None:
@@ -194,7 +197,12 @@ class ActionValueEvaluator(Estimator):
             tables.append(data.next_actions)
         elif self.policy is None:
             raise checks.InputError("a policy must be given, or the next_actions that it takes at the next states")
-        elif discrete and (shares := self._asked(data.next_states)).ndim == 2:
+        elif discrete and (shares := self._asked(self.coding_.renamed(data.next_states))).ndim == 2:
+            if _labels_of(data.actions):
+                raise checks.InputError(
+                    "a policy that gives probabilities has actions numbered from 0, but the actions here are labels; "
+                    "number them, or let the policy give labels"
+                )
             tables.append(np.arange(shares.shape[1]))
         elif discrete:
             tables.append(shares)
@@ -231,7 +239,7 @@ class ActionValueEvaluator(Estimator):
         if data.next_actions is not None:
             actions, shares = self.actions_.encode(data.next_actions)[:, None], np.ones((rows, 1))
         else:
-            actions, shares = self._policy_actions(data.next_states)
+            actions, shares = self._policy_actions(self.coding_.renamed(data.next_states))
         columns = {
             "state": state,
             "action": self.actions_.encode(data.actions),
@@ -263,6 +271,11 @@ class Transitions(NamedTuple):
 def vector_rows(values: Any) -> Any:
     """The values as something with a length."""
     return values if hasattr(values, "__len__") else np.asarray(values)
+
+
+def _labels_of(actions: Any) -> bool:
+    """Whether actions are text."""
+    return np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions).dtype.kind in "OUS"
 
 
 def _discrete(actions: Any) -> bool:

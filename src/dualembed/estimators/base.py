@@ -93,8 +93,10 @@ class Estimator(BaseEstimator):
                 "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
                 "loss, or de.solve with a sources.Stream for Embedding-SGD"
             )
+        before = self.diagnostics_
         learnt = self.stream_.learn(problem, self.function_, groups=groups)
         self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
+        self._note([], first_stage=before.first_stage, overlap=before.overlap)
 
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's diagram until there is a fit."""
@@ -125,8 +127,7 @@ class Estimator(BaseEstimator):
 
     def _remember(self, table: Any) -> None:
         """The number and the names of columns, as scikit-learn keeps them."""
-        if isinstance(table, dict) and not hasattr(table, "toarray"):
-            table = pa.table({name: np.asarray(column) for name, column in table.items()})
+        table = _as_table(table)
         flat = getattr(table, "ndim", 2) == 1 or (isinstance(table, list) and np.ndim(table[:1]) == 1)
         validate_data(self, np.asarray(table)[:, None] if flat else table, skip_check_array=True)
 
@@ -135,7 +136,7 @@ class Estimator(BaseEstimator):
         check_is_fitted(self, "function_")
         if isinstance(table, np.ndarray) and table.ndim != 2:
             check_array(table)  # which refuses it
-        validate_data(self, table, reset=False, skip_check_array=True)
+        validate_data(self, _as_table(table), reset=False, skip_check_array=True)
 
     def _note(self, worries: Sequence[str], **found: Any) -> None:
         """Add to the diagnostics."""
@@ -189,6 +190,13 @@ class Estimator(BaseEstimator):
             return found
         found = values_of(self.witness_, contexts)
         return (found, self.witness_.std(contexts)) if return_std else found
+
+
+def _as_table(table: Any) -> Any:
+    """A dictionary of columns as a table, which scikit-learn knows the names of; anything else as it is."""
+    if isinstance(table, dict) and not hasattr(table, "toarray"):
+        return pa.table({name: np.asarray(column) for name, column in table.items()})
+    return table
 
 
 def _refitted(problem: Problem, *, recipe: Recipe, seed: int) -> Any:

@@ -44,6 +44,8 @@ class Column:
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Coordinates (n, width)."""
         if not self.width:
+            if self.levels:
+                self._codes(values)  # which refuses other ones
             return np.empty((len(values), 0))
         if not self.levels:
             return ((np.asarray(values, dtype=np.float64) - self.mean) / self.scale)[:, None]
@@ -91,20 +93,35 @@ class Coding:
         return [column.name for column in self.columns]
 
     def encode(self, table: Any, *, flat: bool = True, renamed: bool = False) -> np.ndarray:
-        """Coordinates (n, dimension) of a table with the same columns; by name, where there are names.
+        """Coordinates (n, dimension) of a table with the same columns; by name, where there are names."""
+        columns = self.in_order(table, flat=flat, renamed=renamed)
+        coded = [column.encode(values) for column, values in zip(self.columns, columns, strict=True)]
+        joined = np.concatenate(coded, axis=1)
+        return joined if joined.shape[1] else np.zeros((len(joined), 1))
+
+    def in_order(self, table: Any, *, flat: bool = True, renamed: bool = False) -> list[np.ndarray]:
+        """The columns of a table as they are, in the coding's order.
 
         A table that may be `renamed`, such as next states, is taken in its own order where none of its names is known.
         """
         names, _ = _named_columns(table)
         by_place = names is None or not self.named or (renamed and not set(names) & set(self.names))
-        categories = [
-            number if by_place else column.name for number, column in enumerate(self.columns) if column.levels
-        ]
+        places = [number for number, column in enumerate(self.columns) if column.levels]
+        categories = places if by_place else [self.columns[number].name for number in places]
         names, columns = columns_of(table, self.what, flat=flat, categories=categories)
-        columns = self._in_order(None if by_place else names, columns)
-        coded = [column.encode(values) for column, values in zip(self.columns, columns, strict=True)]
-        joined = np.concatenate(coded, axis=1)
-        return joined if joined.shape[1] else np.zeros((len(joined), 1))
+        return self._matched(None if by_place else names, columns)
+
+    def renamed(self, table: Any) -> Any:
+        """A table of next states under the names of the states, for functions that know those."""
+        names, _ = _named_columns(table)
+        if names is None or not self.named or set(names) & set(self.names):
+            return table
+        if hasattr(table, "set_axis"):  # pandas
+            return table.set_axis(self.names, axis=1)
+        if hasattr(table, "rename_columns"):  # Arrow
+            return table.rename_columns(self.names)
+        pairs = dict(zip(names, self.names, strict=True))
+        return {pairs[name]: table[name] for name in names} if isinstance(table, dict) else table.rename(pairs)
 
     def decode(self, points: np.ndarray) -> Any:
         """The table that has these coordinates: an array, or a dictionary of columns where some are categories."""
@@ -122,7 +139,7 @@ class Coding:
             return dict(zip(self.names, found, strict=True))
         return np.stack([values.astype(np.float64) for values in found], axis=1)
 
-    def _in_order(self, names: list[str] | None, columns: list[np.ndarray]) -> list[np.ndarray]:
+    def _matched(self, names: list[str] | None, columns: list[np.ndarray]) -> list[np.ndarray]:
         if names is not None:
             missing = [name for name in self.names if name not in names]
             if missing:
@@ -146,7 +163,8 @@ def coding_of(
     `categorical` names (or numbers) columns of numbers that are categories; `delta` says that all are. Without
     `flat` an array of one dimension is refused, as scikit-learn does.
     """
-    read = [columns_of(table, what, flat=flat, categories=categorical or (), delta=delta) for table in tables]
+    categories = _categories(categorical, what, tables[0], flat=flat)
+    read = [columns_of(table, what, flat=flat, categories=categories, delta=delta) for table in tables]
     names = read[0][0]
     shown = names or [f"x{number}" for number in range(len(read[0][1]))]
     for others, columns in read[1:]:
@@ -156,6 +174,25 @@ def coding_of(
             columns[:] = [columns[others.index(name)] for name in names]
     joined = [np.concatenate([columns[number] for _, columns in read]) for number in range(len(shown))]
     return Coding(what, tuple(_columns(shown, joined)), names is not None)
+
+
+def _categories(categorical: Any, what: str, table: Any, *, flat: bool) -> list[Any]:
+    """The names or places of columns that are categories, from names, places or a mask."""
+    if categorical is None:
+        return []
+    given = [] if isinstance(categorical, str) else np.asarray(categorical, dtype=object).ravel().tolist()
+    names, columns = _named_columns(table)
+    count = len(columns) if names is not None else _array(table, what, flat=flat).shape[1]
+    if given and all(isinstance(each, bool) for each in given) and len(given) == count:
+        return [place for place, wanted in enumerate(given) if wanted]
+    known = {*range(count), *(names or [f"x{number}" for number in range(count)])}
+    strange = [each for each in given if isinstance(each, bool) or each not in known]
+    if strange or isinstance(categorical, str):
+        raise checks.InputError(
+            f"categorical_features must be names or places of columns of {what}, or a mask, not {categorical!r}; there "
+            f"are {', '.join(map(str, names or range(count)))}"
+        )
+    return given
 
 
 def _columns(names: list[str], joined: list[np.ndarray]) -> list[Column]:
@@ -174,7 +211,7 @@ def _column(name: str, values: np.ndarray) -> Column:
                 f"column {name} has {len(levels)} different values and is no number; group the rare ones so that there "
                 f"are at most {MOST_LEVELS}, or give it as a number"
             )
-        return Column(name, constant=levels[0]) if len(levels) == 1 else Column(name, levels=levels)
+        return Column(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
     mean, scale = float(values.mean()), float(values.std())
     if scale <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
         return Column(name, constant=float(values[0]))

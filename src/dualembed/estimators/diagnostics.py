@@ -74,7 +74,9 @@ def strength(statistics: Statistics, *, primal_penalty: float, dual_penalty: flo
     return np.sqrt(np.clip(squares, 0.0, 1.0)), freedom
 
 
-def first_stage(problem: Problem, names: list[str], instruments: int, *, seed: int) -> tuple[tuple[str, float], ...]:
+def first_stage(
+    problem: Problem, names: list[str], instruments: int, *, groups: Any, seed: int
+) -> tuple[tuple[str, float], ...]:
     """(column, share of its variance that the instruments predict on rows left out) for every endogenous column.
 
     The instruments are the context's first columns. Where controls follow, it is the share of what they leave.
@@ -82,7 +84,11 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, seed: i
     terms = next(iter(double_terms(problem, _some(problem))))
     rng = np.random.default_rng(seed)
     folds = 5
-    blocks = rng.permutation(len(terms.target)) % (2 * folds)
+    rows = len(terms.target)
+    labels = np.arange(rows) if groups is None else np.unique(np.asarray(groups)[:rows], return_inverse=True)[1]
+    if labels.max() + 1 < 2 * folds:
+        return ()  # a group on both sides of a regression would tell what is not the instruments' doing
+    blocks = (rng.permutation(labels.max() + 1) % (2 * folds))[labels]
     uses = (np.arange(2 * folds) // 2 != np.arange(folds)[:, None])[None]
 
     def left(values: np.ndarray, context: np.ndarray) -> float:

@@ -79,9 +79,9 @@ def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> F
         saddle, steps = Saddle(problem, _space(recipe.primal), _space(recipe.dual)), ()
         folds = 1
     if recipe.primal != "auto":
-        saddle, folds, more = _penalised(saddle, recipe, seed)
+        saddle, folds, more = _penalised(saddle, recipe, seed, folds=folds, groups=groups)
         steps = (*steps, *more)
-    solver = _solver(recipe, saddle, folds)
+    solver = _solver(recipe, saddle, folds=folds, groups=groups)
     if solver is None:
         saddle, solver = _stochastic(saddle)
     result = solve(seed, saddle, solver)
@@ -103,16 +103,18 @@ def _replaced(saddle: Saddle, recipe: Recipe) -> Saddle:
     return dataclasses.replace(saddle, primal=primal, dual=dual)
 
 
-def _penalised(saddle: Saddle, recipe: Recipe, seed: int) -> tuple[Saddle, int, tuple[Step, ...]]:
+def _penalised(
+    saddle: Saddle, recipe: Recipe, seed: int, *, folds: int, groups: Any
+) -> tuple[Saddle, int, tuple[Step, ...]]:
     """The saddle of a given space for f with penalties, and the folds of its closed form.
 
     Straight lines are not penalised: they are two-stage least squares.
     """
     if recipe.primal == "linear" or not saddle.loss.quadratic or not _both_linear(saddle):
         small = 0.0 if recipe.primal == "linear" else 1e-6
-        return dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small), 1, ()
+        return dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small), folds, ()
     primal, dual = feature_maps(checks.as_key(seed), saddle)
-    parts = gather(saddle.problem, primal, dual, folds=FOLDS)
+    parts = gather(saddle.problem, primal, dual, folds=FOLDS, groups=groups)
     whole = sum(parts[1:], start=parts[0])
     largest = float(np.linalg.eigvalsh(whole.dual / whole.count)[-1])
     dual_penalty = 0.0 if recipe.dual == "linear" else DUAL_SHARE * largest
@@ -129,12 +131,12 @@ def _both_linear(saddle: Saddle) -> bool:
     return all(isinstance(space, (LinearSpace, spaces.RKHS)) for space in (saddle.primal, saddle.dual))
 
 
-def _solver(recipe: Recipe, saddle: Saddle, folds: int) -> Solver | None:
+def _solver(recipe: Recipe, saddle: Saddle, *, folds: int, groups: Any) -> Solver | None:
     """The solver that was asked for, or the best there is for the saddle; None is for Embedding-SGD."""
     if isinstance(recipe.solver, Solver):
         return recipe.solver
     if recipe.solver == "closed-form" or (recipe.solver == "auto" and _both_linear(saddle)):
-        return solvers.ClosedForm(folds) if saddle.loss.quadratic else solvers.Newton()
+        return solvers.ClosedForm(folds, groups) if saddle.loss.quadratic else solvers.Newton()
     return None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of, columns_of
+from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.rows import labels_of, vector
 from dualembed.problems import HittingTime, arrivals
 from dualembed.selection import Consistency
@@ -113,16 +113,17 @@ class HittingTimeRegressor(Estimator):
         state, following = coding.encode(states), coding.encode(next_states, renamed=True)
         if len(state) != len(following):
             raise checks.InputError(f"there are {len(state)} states, but {len(following)} next states; give one a row")
-        columns = {"state": state, "next_state": following, "arrived": self._arrived(next_states)}
+        columns = {"state": state, "next_state": following, "arrived": self._arrived(coding, next_states)}
         if durations is not None:
             columns["duration"] = vector("durations", durations, len(state))
         return HittingTime(Dataset(**columns)), labels_of("episodes", episodes, len(state))
 
-    def _arrived(self, next_states: Any) -> np.ndarray:
-        names, columns = columns_of(next_states, "states", categories=self.categorical_features or ())
+    def _arrived(self, coding: Coding, next_states: Any) -> np.ndarray:
+        columns = coding.in_order(next_states, renamed=True)
         if callable(self.target):
-            given = next_states if names is not None or np.ndim(next_states) == 2 else np.asarray(next_states)[:, None]
-            inside = np.asarray(self.target(given))
+            known = coding.renamed(next_states)
+            flat = isinstance(known, list) or getattr(known, "ndim", 2) == 1
+            inside = np.asarray(self.target(np.asarray(known)[:, None] if flat else known))
             if inside.shape != (len(columns[0]),):
                 raise checks.InputError(
                     f"the target must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"

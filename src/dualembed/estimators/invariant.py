@@ -36,8 +36,9 @@ class Invariant(Estimator):
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
         x = self._numbers(X)
+        self.seed_ = self._seed()
         self.variation_ = _sampler(self.sampler, x)
-        drawn = np.asarray(samplers.draws(self._seed(), self.variation_, x, self.draws), dtype=np.float64)
+        drawn = np.asarray(samplers.draws(self.seed_, self.variation_, x, self.draws), dtype=np.float64)
         self.inputs_ = coding_of("X", x)
         self.coding_ = coding_of("variations of X", drawn.reshape(-1, drawn.shape[2]))
         self._learn(self._problem(x, y, drawn, loss))
@@ -64,7 +65,7 @@ class Invariant(Estimator):
         return found, np.maximum(*(_std_of_means(spread, points) for spread in self._spreads()))
 
     def _test_draws(self, x: np.ndarray) -> np.ndarray:
-        orbit = samplers.Orbit(self._seed() + 1, self.variation_, self.test_draws)
+        orbit = samplers.Orbit(self.seed_ + 1, self.variation_, self.test_draws)
         tiles = np.array_split(x, 1 + len(x) // 1024)
         return np.concatenate([np.asarray(orbit(tile), dtype=np.float64) for tile in tiles])
 
@@ -134,7 +135,7 @@ class InvariantRegressor(RegressorMixin, Invariant):
     def _fresh(self, X: Any, y: Any) -> Any:
         self._check_columns(X)
         x = self._numbers(X)
-        drawn = np.asarray(samplers.draws(self._seed() + 2, self.variation_, x, self.draws), dtype=np.float64)
+        drawn = np.asarray(samplers.draws(self.seed_ + 2, self.variation_, x, self.draws), dtype=np.float64)
         return self._problem(x, target(y, len(x)), drawn, losses.Square())
 
 

@@ -67,23 +67,19 @@ class IVRegressor(RegressorMixin, Estimator):
         self._check_columns(X)
         problem = self._problem(X, y, instruments, controls)
         self._learn_more(problem, groups=labels_of("groups", groups, problem.source.rows))
+        self._unstandardise()
         return self
 
     def _fitted(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> IVRegressor:
         self._remember(X)
         if y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
-        categorical = self.categorical_features
-        self.coding_ = coding_of("X", X, flat=False, categorical=categorical)
-        self.controls_ = None if controls is None else coding_of("controls", controls, categorical=categorical)
-        self.instruments_ = (
-            None if instruments is None else coding_of("instruments", instruments, categorical=categorical)
-        )
+        self._code(X, instruments, controls, flat=False)
         problem = self._problem(X, y, instruments, controls)
         self._learn(problem, groups=labels_of("groups", groups, problem.source.rows))
         if instruments is not None:
             width = self.instruments_.dimension  # type: ignore[union-attr]
-            shares = first_stage(problem, _coordinates(self.coding_), width, seed=self._seed())
+            shares = first_stage(problem, _coordinates(self.coding_), width, groups=groups, seed=self._seed())
             self._note(first_stage_warnings(shares), first_stage=shares)
         self._unstandardise()
         return self
@@ -134,13 +130,8 @@ class IVRegressor(RegressorMixin, Estimator):
         """
         model = self
         if function is not None:
-            categorical = self.categorical_features
-            model = IVRegressor(categorical_features=categorical)
-            model.coding_ = coding_of("X", X, categorical=categorical)
-            model.controls_ = None if controls is None else coding_of("controls", controls, categorical=categorical)
-            model.instruments_ = (
-                None if instruments is None else coding_of("instruments", instruments, categorical=categorical)
-            )
+            model = IVRegressor(categorical_features=self.categorical_features)
+            model._code(X, instruments, controls, flat=True)
         else:
             check_is_fitted(self, "function_")
         problem = model._problem(X, y, instruments, controls)
@@ -153,6 +144,12 @@ class IVRegressor(RegressorMixin, Estimator):
         coding = self.coding_ if self.instruments_ is None else self.instruments_
         contexts = _beside(coding.encode(instruments), self.controls_, controls)
         return self._witnessed(contexts, return_std=return_std)
+
+    def _code(self, X: Any, instruments: Any, controls: Any, *, flat: bool) -> None:
+        """The codings of all tables; `categorical_features` are X's."""
+        self.coding_ = coding_of("X", X, flat=flat, categorical=self.categorical_features)
+        self.controls_ = None if controls is None else coding_of("controls", controls)
+        self.instruments_ = None if instruments is None else coding_of("instruments", instruments)
 
     def _joint(self) -> Coding:
         """The coding of X with the controls beside it."""

@@ -10,6 +10,7 @@ from dualembed import checks
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.rows import labels_of, vector
+from dualembed.policies import numbers
 from dualembed.problems import FirstExit
 from dualembed.selection import Consistency
 from dualembed.solvers.uncertainty import Estimate
@@ -147,6 +148,7 @@ class LinearControl(Estimator):
             "next_state": following,
             "cost": vector("costs", costs, rows),
             "terminal": vector("terminal", terminal, rows),
-            "terminal_cost": vector("terminal_costs", terminal_costs, rows),
         }
+        costs_there = np.where(columns["terminal"] > 0, numbers("terminal_costs", terminal_costs), 0.0)
+        columns["terminal_cost"] = vector("terminal_costs", costs_there, rows)
         return FirstExit(Dataset(**columns)), labels_of("episodes", episodes, rows)

@@ -32,6 +32,8 @@ class PolicyEvaluator(Estimator):
     True
     """
 
+    starts_: Any
+
     def __init__(
         self,
         discount: float = 0.99,
@@ -64,8 +66,8 @@ class PolicyEvaluator(Estimator):
 
         `terminated` (n,) is 1 where nothing follows (0 where a time limit cut the episode: the bootstrap counts);
         `weights` (n,) are importance weights π(a|s) / π_b(a|s) for transitions of another policy
-        (`policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other: errors
-        are then clustered by episode, and `value()` knows where episodes start.
+        (`policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other and are
+        in the order of time: errors are then clustered by episode, and `value()` knows where episodes start.
         """
         return self._fitted(states, rewards, next_states, terminated, weights, episodes)
 
@@ -78,11 +80,13 @@ class PolicyEvaluator(Estimator):
         weights: Any = None,
         episodes: Any = None,
     ) -> PolicyEvaluator:
-        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
+        """Learn from these transitions, of new episodes, besides earlier ones; the first call chooses the model."""
         if not hasattr(self, "stream_"):
             return self._fitted(states, rewards, next_states, terminated, weights, episodes)
         problem, groups = self._problem(self.coding_, states, rewards, next_states, terminated, weights, episodes)
         self._learn_more(problem, groups=groups)
+        if self.starts_ is not None and episodes is not None:
+            self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(episodes)]])
         return self
 
     def _fitted(

@@ -41,7 +41,8 @@ class Stream:
         scores = score_covariance(problem, primal, dual.features, groups=groups)
         variance = statistics.residual_variance(np.asarray(primal.weights, dtype=np.float64))
         penalty = number(fit.saddle.primal_penalty)
-        amplitude = variance / (statistics.count * penalty) if penalty > 0 else np.inf
+        # Without noise or penalty nothing is said of it, and 1 is that of chosen kernels, whose features have its size.
+        amplitude = variance / (statistics.count * penalty) if penalty > 0 and variance > 0 else 1.0
         return Stream(statistics, scores, dual, amplitude, number(fit.saddle.dual_penalty))
 
     def learn(

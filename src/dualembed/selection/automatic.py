@@ -69,7 +69,7 @@ def _fitted(
     problem: Problem, samples: Samples, choice: Choice, *, steps: list[Step], rng: np.random.Generator, groups: Any
 ) -> Result:
     """The closed form on all rows, with efficient weights where they help, and its uncertainty."""
-    plain = _parts(problem, choice, steps)
+    plain = _parts(problem, choice, steps, groups=groups)
     theta, penalty = _solved(plain, choice.variance)
     fit = Fit(plain, LinearFunction(choice.features, theta), penalty)
     residual = samples.target - _moment(samples, fit.function)
@@ -122,13 +122,13 @@ def _weighed(problem: Problem, fit: Fit, choice: Choice, *, model: Variances, st
     return other if used else fit
 
 
-def _parts(problem: Problem, choice: Choice, steps: list[Step]) -> list[Statistics]:
+def _parts(problem: Problem, choice: Choice, steps: list[Step], *, groups: Any) -> list[Statistics]:
     """The statistics of folds, whose products across folds have no many-moment bias, or of all rows as one.
 
     With few moments the bias is small, and products across folds are a little noisier. Where there is more noise than
     signal in some direction of f they are not positive, and to solve with them does more harm than the bias.
     """
-    parts = gather(problem, choice.features, choice.instruments, folds=FOLDS)
+    parts = gather(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
     whole = sum(parts[1:], start=parts[0])
     values, vectors = np.linalg.eigh(whole.dual / whole.count)
     normal, _ = normal_equations(parts, vectors, pseudo_inverse(values, 0.0))

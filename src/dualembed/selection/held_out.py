@@ -60,16 +60,17 @@ def held_out(
     primal = on_host(primal)
     parts = [gather(problem, primal, dual, sample=_rows(sample, folds == fold))[0] for fold in range(FOLDS)]
     scores, squared, counts = [], [], np.array([part.count for part in parts])
+    strength = primal_penalty * problem.source.rows  # type: ignore[attr-defined]  # of all rows: the penalty is over them
     for fold, part in enumerate(parts):
         rest = _sum([each for number, each in enumerate(parts) if number != fold])
-        theta, _ = solution([rest], primal_penalty * counts.sum() / rest.count, dual_penalty)
+        theta, _ = solution([rest], strength / rest.count, dual_penalty)
         scores.append(
             _score(problem, LinearFunction(primal, theta), _rows(sample, folds == fold), labels[folds == fold])
         )
         squared.append(part.residual_variance(theta))
     shares = counts / counts.sum()
     whole = _sum(parts)
-    theta, _ = solution([whole], primal_penalty, dual_penalty)
+    theta, _ = solution([whole], strength / whole.count, dual_penalty)
     return HeldOut(
         float(shares @ [score.value for score in scores]),
         float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),

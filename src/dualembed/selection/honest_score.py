@@ -103,7 +103,7 @@ def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
     if sample is None:
         if not isinstance(problem.source, Dataset):
             raise checks.InputError("sample must be given: this problem's source is not a finite data set")
-        sample = problem.source.columns
+        sample = problem.source.table
     checks.instance("sample", sample, dict, "give a dictionary of columns")
     with jax.enable_x64(True):
         terms = problem.terms({name: checks.array(name, column) for name, column in sample.items()})

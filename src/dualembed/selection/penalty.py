@@ -27,7 +27,7 @@ def evident_penalty(parts: Sequence[Statistics], dual_penalty: float) -> float:
     normal, right = normal_equations([whole], vectors, pseudo_inverse(values, dual_penalty))
     spectrum, basis = np.linalg.eigh(normal)
     spectrum = np.maximum(spectrum, 0.0)
-    if spectrum[-1] <= 0:
+    if spectrum[-1] <= 0 or not np.any(right):
         return 0.0
     squares = (basis.T @ right) ** 2
     penalties = RATIOS * spectrum[-1]

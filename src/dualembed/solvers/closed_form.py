@@ -22,10 +22,11 @@ class ClosedForm(Solver):
 
     With `folds` > 1 only products of different folds enter AᵀWA and AᵀWb: A and b share their samples' noise, which
     with many moments would draw θ towards plain regression. With folds = 1 it is the empirical saddle point itself,
-    whose duality gap is zero.
+    whose duality gap is zero. `groups` (n,) label rows that depend on each other, which then stay in one fold.
     """
 
     folds: int = eqx.field(default=5, static=True)
+    groups: Any = None
 
     def __check_init__(self) -> None:
         checks.count("folds", self.folds)
@@ -34,7 +35,7 @@ class ClosedForm(Solver):
         """The solution on the whole finite data set; nothing is iterated, so that a probe sees nothing."""
         check(saddle)
         primal, dual = feature_maps(key, saddle)
-        parts = gather(saddle.problem, primal, dual, folds=self.folds)
+        parts = gather(saddle.problem, primal, dual, folds=self.folds, groups=self.groups)
         theta, eta = solution(parts, number(saddle.primal_penalty), number(saddle.dual_penalty))
         function = LinearFunction(primal, theta)
         witness = saddle.dual_function(LinearFunction(dual, eta))

@@ -55,9 +55,17 @@ class Statistics:
 
 
 def gather(
-    problem: Problem, primal: FeatureMap, dual: FeatureMap, *, sample: Sample | None = None, folds: int = 1
+    problem: Problem,
+    primal: FeatureMap,
+    dual: FeatureMap,
+    *,
+    sample: Sample | None = None,
+    folds: int = 1,
+    groups: Any = None,
 ) -> list[Statistics]:
-    """The statistics of each fold (row i is in fold i mod folds) in one pass of tiles over the samples.
+    """The statistics of each fold in one pass of tiles over the samples: row i is in fold i mod folds.
+
+    With `groups` (n,), labels of rows that depend on each other, it is the number of its group that counts.
 
     It holds 8 TILE (r + m + 1) bytes of features and 8 (r + m + 1)² for each fold, however many rows there are.
     """
@@ -65,11 +73,13 @@ def gather(
     width = dual.size + primal.size + 1
     grams = np.zeros((folds, width, width))
     counts = np.zeros(folds, dtype=int)
+    labels = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     # Made once: memory that is new for each tile costs more, page by page, than the cosines written into it.
     tile = np.empty((TILE, width))
     for terms in double_terms(problem, sample):
         rows = len(terms.target)
-        fold = (counts.sum() + np.arange(rows)) % folds
+        number = counts.sum() + np.arange(rows)
+        fold = (number if labels is None else labels[number]) % folds
         order = np.argsort(fold, kind="stable")  # a fold's rows lie together, so that BLAS takes them as one matrix
         joint = _joint_features(primal, dual, jax.tree.map(lambda leaf, order=order: leaf[order], terms), tile[:rows])
         own = np.bincount(fold, minlength=folds)

@@ -119,7 +119,7 @@ def standard_errors(saddle: Saddle, result: Result, *, folds: int = 5, groups: A
     primal, witness = result.primal, result.dual.function
     if not isinstance(primal, LinearFunction) or not isinstance(witness, LinearFunction):
         raise checks.InputError("standard errors are for closed-form results in linear spaces; use solvers.ClosedForm")
-    parts = gather(saddle.problem, primal.features, witness.features, folds=folds)
+    parts = gather(saddle.problem, primal.features, witness.features, folds=folds, groups=groups)
     scores = score_covariance(saddle.problem, primal, witness.features, groups=groups)
     return spreads(
         parts, primal, scores, primal_penalty=number(saddle.primal_penalty), dual_penalty=number(saddle.dual_penalty)
