@@ -377,7 +377,7 @@ def test_pipelines_grids_and_cross_validation() -> None:
     [
         de.IVRegressor(**small(4.0)),
         pytest.param(de.InvariantRegressor("noise", draws=2, test_draws=3, **small(4.0)), marks=pytest.mark.slow),
-        de.InvariantClassifier("noise", draws=2, test_draws=3, **small(2.0)),
+        pytest.param(de.InvariantClassifier("noise", draws=2, test_draws=3, **small(2.0)), marks=pytest.mark.slow),
     ],
     ids=lambda each: type(each).__name__,
 )

@@ -135,6 +135,7 @@ def test_noisy_measurement_reaches_the_papers_accuracy_from_half_the_visits() ->
     assert curve.values[-1] <= 0.0029
 
 
+@pytest.mark.slow
 def test_the_illustration_recovers_the_truth() -> None:
     contender = illustration.EXPERIMENT.contenders["embedding-sgd"]
     curve = contender.run(illustration.EXPERIMENT.chosen()["embedding-sgd"], 0, illustration.EXPERIMENT.samples)

@@ -146,6 +146,7 @@ def peak_error(states: np.ndarray) -> np.ndarray:
     return peak(states) - np.asarray(navigation.reward(states)) - navigation.DISCOUNT * expected
 
 
+@pytest.mark.slow
 def test_the_bellman_error_of_a_narrow_peak_is_found_within_its_standard_error() -> None:
     axis = np.linspace(-2.2, 2.2, 441)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1)

@@ -28,7 +28,8 @@ class ActionValueEvaluator(Estimator):
     >>> state, action = rng.normal(size=1000), rng.integers(2, size=1000)
     >>> following = 0.5 * state + rng.normal(size=1000)
     >>> always = lambda states: np.ones(len(states), dtype=int)
-    >>> model = ActionValueEvaluator(0.5, always).fit(state, action, 1.0 * action, following)
+    >>> model = ActionValueEvaluator(0.5, always, primal="linear", dual="linear")
+    >>> model = model.fit(state, action, 1.0 * action, following)
     >>> model.predict([0.0, 0.0], [0, 1]).round(1).tolist()  # taking 1 for ever is worth 1 / (1 - 0.5)
     [1.0, 2.0]
     """

@@ -25,7 +25,8 @@ class HittingTimeRegressor(Estimator):
 
     >>> rng = np.random.default_rng(0)
     >>> state = rng.uniform(size=2000)  # the next state is uniform whatever the state: h = 1 / P(s' > 0.5)
-    >>> model = HittingTimeRegressor(lambda s: s[:, 0] > 0.5).fit(state, rng.uniform(size=2000))
+    >>> model = HittingTimeRegressor(lambda s: s[:, 0] > 0.5, primal="linear", dual="linear")
+    >>> model = model.fit(state, rng.uniform(size=2000))
     >>> bool(np.abs(model.predict([0.2, 0.4]) - 2).max() < 0.2)
     True
     """

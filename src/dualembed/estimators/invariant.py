@@ -86,8 +86,8 @@ class InvariantRegressor(RegressorMixin, Invariant):
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(500, 1))
-    >>> model = InvariantRegressor("noise").fit(X, X[:, 0] ** 2)
-    >>> bool(np.abs(model.predict([[0.5], [-0.5]]) - 0.25).max() < 0.05)
+    >>> model = InvariantRegressor("noise", primal="linear", dual="linear").fit(X, 2 * X[:, 0])
+    >>> bool(np.abs(model.predict([[0.5], [-0.5]]) - [1, -1]).max() < 0.05)
     True
     """
 
@@ -147,7 +147,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(200, 1))
-    >>> model = InvariantClassifier("noise").fit(X, X[:, 0] > 0)
+    >>> model = InvariantClassifier("noise", primal="linear", dual="linear").fit(X, X[:, 0] > 0)
     >>> model.predict([[0.7], [-0.7]]).tolist()
     [True, False]
     """

@@ -27,7 +27,8 @@ class LinearControl(Estimator):
     >>> state = rng.uniform(size=2000)
     >>> following = rng.uniform(size=2000)  # whatever the state; above 0.5 it is the end, at no cost
     >>> ends = following > 0.5
-    >>> model = LinearControl().fit(state, np.full(2000, 0.1), following, ends, np.zeros(2000))
+    >>> model = LinearControl(primal="linear", dual="linear")
+    >>> model = model.fit(state, np.full(2000, 0.1), following, ends, np.zeros(2000))
     >>> exact = np.exp(-0.1) * 0.5 / (1 - np.exp(-0.1) * 0.5)
     >>> bool(abs(model.predict([0.3])[0] - exact) < 0.05)
     True
