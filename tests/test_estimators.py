@@ -201,6 +201,14 @@ def test_controls_stand_on_both_sides() -> None:
         model.predict(X[:3])
 
 
+def test_names_of_categories_may_be_those_of_any_table() -> None:
+    z = pd.DataFrame({"college": RNG.integers(3, size=ROWS)})
+    model = de.IVRegressor(categorical_features=["college"], primal="linear", dual="linear").fit(X, Y, z)
+    assert model.instruments_.dimension == 3
+    with pytest.raises(de.InputError, match="categorical_features must be names or places of columns of X"):
+        de.IVRegressor(categorical_features=["collage"], primal="linear", dual="linear").fit(X, Y, z)
+
+
 def test_weak_instruments_are_named_in_plain_words() -> None:
     model = de.IVRegressor(**small()).fit(X, Y, np.random.default_rng(5).normal(size=ROWS))
     assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)

@@ -241,6 +241,11 @@ def columns_of(
     return names, found
 
 
+def names_of(table: Any) -> list[str] | None:
+    """The names of a table's columns, or None where it has none."""
+    return _named_columns(table)[0]
+
+
 def _named_columns(table: Any) -> tuple[list[str] | None, list[Any]]:
     """The names and columns of data frames (pandas, polars, Arrow), series with a name, and dictionaries."""
     if hasattr(table, "toarray"):  # a sparse matrix, which may be a dictionary too

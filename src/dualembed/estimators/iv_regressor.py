@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of
+from dualembed.estimators.coding import Coding, coding_of, names_of
 from dualembed.estimators.diagnostics import first_stage, first_stage_warnings
 from dualembed.estimators.rows import labels_of, target
 from dualembed.problems import InstrumentalVariables
@@ -146,10 +146,23 @@ class IVRegressor(RegressorMixin, Estimator):
         return self._witnessed(contexts, return_std=return_std)
 
     def _code(self, X: Any, instruments: Any, controls: Any, *, flat: bool) -> None:
-        """The codings of all tables; `categorical_features` are X's."""
-        self.coding_ = coding_of("X", X, flat=flat, categorical=self.categorical_features)
-        self.controls_ = None if controls is None else coding_of("controls", controls)
-        self.instruments_ = None if instruments is None else coding_of("instruments", instruments)
+        """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
+        asked = self.categorical_features
+        named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]
+
+        def coded(what: str, table: Any) -> Coding | None:
+            if table is None:
+                return None
+            return coding_of(what, table, categorical=[name for name in named if name in (names_of(table) or [])])
+
+        self.controls_, self.instruments_ = coded("controls", controls), coded("instruments", instruments)
+        elsewhere = {
+            name for coding in (self.controls_, self.instruments_) if coding is not None for name in coding.names
+        }
+        known = {*(names_of(X) or [])}
+        if named:
+            asked = [each for each in asked if each in known or each not in elsewhere]
+        self.coding_ = coding_of("X", X, flat=flat, categorical=asked)
 
     def _joint(self) -> Coding:
         """The coding of X with the controls beside it."""
