@@ -192,6 +192,7 @@ def test_closed_forms_are_evaluated_in_double_precision() -> None:
     assert np.max(np.abs(np.asarray(single(x)) - wanted)) > 0.01 * scale  # what float32 would have made of it
 
 
+@pytest.mark.slow
 def test_labels_give_log_odds_and_outliers_do_little_harm_to_a_huber_loss() -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, 1500)

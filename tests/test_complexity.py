@@ -63,6 +63,7 @@ def test_one_draw_an_input_leaves_the_sample_average_biased_where_the_dual_is_no
     assert dual < averaged < biased / 10
 
 
+@pytest.mark.slow
 def test_a_ball_without_the_truth_keeps_away_from_it_and_a_huge_one_with_its_steps_does_too() -> None:
     curve = Ball().run({}, seed=0, samples=1_600)
     at_most_draws = np.asarray(curve.beside["theorem"])[-1]

@@ -178,6 +178,7 @@ def test_policy_iteration_balances_the_cart_pole() -> None:
     assert np.mean(average_return(env, policy, 10, seed=9000)) >= 475
 
 
+@pytest.mark.slow
 def test_policy_iteration_swings_the_mountain_car_up() -> None:
     env = Held(gymnasium.make("MountainCar-v0"), 6)
     columns = collect(env, EpsilonGreedy(None, 3), 3333, seed=0, copies=8, hold=4)

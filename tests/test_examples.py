@@ -75,6 +75,7 @@ def test_a_count_is_the_time_to_the_next_visit() -> None:
     np.testing.assert_array_equal(module.counted(path, 10), [20.0, 10.0, 20.0, 10.0, np.nan, np.nan])
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_policys_value_covers_the_monte_carlo_truth(tmp_path: Path) -> None:
     pytest.importorskip("gymnasium", reason="gymnasium, which has the cart and the pole, is not installed")
     truth, answers = example("cartpole").main(1, 500, tmp_path / "cartpole.png")
