@@ -176,9 +176,11 @@ def test_worst_contexts_come_first_with_their_scores(policy_page: Reader) -> Non
 
 
 def test_choices_and_the_way_to_reproduce_are_there(policy_page: Reader) -> None:
-    (step,) = policy_model()[0].selection_.steps
-    assert step.question in policy_page.texts
-    assert step.answer in policy_page.texts
+    steps = policy_model()[0].selection_.steps
+    assert [step.question for step in steps] == ["penalty of f", "products of moments"]
+    for step in steps:
+        assert step.question in policy_page.texts
+        assert step.answer in policy_page.texts
     assert "dualembed fit 'a & b.csv'" in policy_page.texts
     assert "random_state" in policy_page.texts
 

@@ -111,7 +111,7 @@ def nested(depth: int) -> Any:
 FORGED: dict[str, Any] = {
     "a class of another library": {"x_": {"class": "subprocess:Popen", "fields": {"args": "true"}}},
     "a class that is found through dualembed": {"x_": {"class": "dualembed.files:Path", "fields": {}}},
-    "the command line": {"x_": {"class": "dualembed.cli.__main__:main", "fields": {}}},
+    "the command line": {"x_": {"class": "dualembed.__main__:main", "fields": {}}},
     "a function for a class": {"x_": {"class": "dualembed.files:write_atomically", "fields": {}}},
     "no such module": {"x_": {"class": "dualembed.nowhere:Gaussian", "fields": {}}},
     "a strange field": {"x_": {"class": "dualembed.kernels.stationary:Gaussian", "fields": {"gram": 1}}},

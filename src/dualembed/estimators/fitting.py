@@ -13,10 +13,11 @@ from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
 from dualembed.selection import Step, auto, evident_penalty
 from dualembed.selection.instruments import Instruments
+from dualembed.selection.products import products
 from dualembed.solvers import solve
 from dualembed.solvers.base import Solver
 from dualembed.solvers.closed_form import feature_maps
-from dualembed.solvers.statistics import features_at, gather, on_host
+from dualembed.solvers.statistics import features_at, gather, on_host, total
 from dualembed.solvers.uncertainty import Uncertainty, standard_errors
 from dualembed.sources import Dataset
 from dualembed.spaces.base import Function
@@ -26,7 +27,6 @@ from dualembed.spaces.nystrom import whitened
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
-MANY = 0.05  # moments a row, from which on products of moments are taken across folds
 FOLDS = 5
 DUAL_SHARE = 1e-4  # penalty of a given dual space, as a share of its features' largest variance
 PASSES, BATCH, FEWEST_STEPS = 20, 50, 4000  # of Embedding-SGD
@@ -63,7 +63,12 @@ class Fit:
     saddle: Saddle
     uncertainty: Uncertainty | None
     steps: tuple[Step, ...]
-    exact: bool  # whether it is a closed form, whose sums can be gone on with
+    folds: int | None  # of the closed form that it is, None where it is none
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is a closed form, whose sums can be gone on with."""
+        return self.folds is not None
 
 
 def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> Fit:
@@ -73,7 +78,8 @@ def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> F
         result = auto(seed, problem, groups=groups)
         saddle, steps = result.record.saddle, result.record.steps
         if recipe == Recipe():
-            return Fit(result, saddle, result.uncertainty, steps, problem.loss.quadratic)
+            folds = result.record.folds if problem.loss.quadratic else None
+            return Fit(result, saddle, result.uncertainty, steps, folds)
         saddle, folds = _replaced(saddle, recipe), result.record.folds
     else:
         saddle, steps = Saddle(problem, _space(recipe.primal), _space(recipe.dual)), ()
@@ -85,11 +91,10 @@ def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> F
     if solver is None:
         saddle, solver = _stochastic(saddle)
     result = solve(seed, saddle, solver)
-    exact = isinstance(solver, solvers.ClosedForm)
-    uncertainty = None
-    if isinstance(solver, solvers.ClosedForm):
-        uncertainty = standard_errors(saddle, result, folds=solver.folds, groups=groups)
-    return Fit(result, saddle, uncertainty, steps, exact)
+    if not isinstance(solver, solvers.ClosedForm):
+        return Fit(result, saddle, None, steps, None)
+    uncertainty = standard_errors(saddle, result, folds=solver.folds, groups=groups)
+    return Fit(result, saddle, uncertainty, steps, solver.folds)
 
 
 def _space(space: Any) -> Any:
@@ -115,16 +120,16 @@ def _penalised(
         return dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small), folds, ()
     primal, dual = feature_maps(checks.as_key(seed), saddle)
     parts = gather(saddle.problem, primal, dual, folds=FOLDS, groups=groups)
-    whole = sum(parts[1:], start=parts[0])
+    whole = total(parts)
     largest = float(np.linalg.eigvalsh(whole.dual / whole.count)[-1])
     dual_penalty = 0.0 if recipe.dual == "linear" else DUAL_SHARE * largest
-    parts = parts if dual.size > MANY * whole.count else [whole]
-    penalty = evident_penalty(parts, dual_penalty)
+    penalty = evident_penalty([whole], dual_penalty)
+    parts, products_step = products(parts, penalty, dual_penalty)
     step = Step("penalty of f", f"{penalty:.3g}, by moment evidence", {"penalty of the dual": dual_penalty})
     fixed = dataclasses.replace(
         saddle, primal=Basis(primal), dual=Basis(dual), primal_penalty=penalty, dual_penalty=dual_penalty
     )
-    return fixed, len(parts), (step,)
+    return fixed, len(parts), (step, products_step)
 
 
 def _both_linear(saddle: Saddle) -> bool:

@@ -14,19 +14,19 @@ from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.selection.honest_score import Score, honest_score
 from dualembed.selection.noise import Variances, variances
+from dualembed.selection.products import products
 from dualembed.selection.record import Record, Step
 from dualembed.selection.search import Choice, Samples, choose, read
 from dualembed.selection.smooth import smooth
 from dualembed.solvers.base import Pair, Result
-from dualembed.solvers.closed_form import normal_equations, pseudo_inverse, solution
-from dualembed.solvers.statistics import Statistics, gather, moment_features
+from dualembed.solvers.closed_form import pseudo_inverse, solution
+from dualembed.solvers.statistics import Statistics, gather, moment_features, total
 from dualembed.solvers.uncertainty import score_covariance, spreads
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.linear import LinearFunction
 
 FOLDS = 5
-MANY = 0.05  # moments a row, from which on their bias is worth the noise of removing it
 JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
 
 
@@ -69,7 +69,9 @@ def _fitted(
     problem: Problem, samples: Samples, choice: Choice, *, steps: list[Step], rng: np.random.Generator, groups: Any
 ) -> Result:
     """The closed form on all rows, with efficient weights where they help, and its uncertainty."""
-    plain = _parts(problem, choice, steps, groups=groups)
+    parts = gather(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
+    plain, step = products(parts, choice.variance / total(parts).count, 0.0)
+    steps.append(step)
     theta, penalty = _solved(plain, choice.variance)
     fit = Fit(plain, LinearFunction(choice.features, theta), penalty)
     residual = samples.target - _moment(samples, fit.function)
@@ -122,28 +124,9 @@ def _weighed(problem: Problem, fit: Fit, choice: Choice, *, model: Variances, st
     return other if used else fit
 
 
-def _parts(problem: Problem, choice: Choice, steps: list[Step], *, groups: Any) -> list[Statistics]:
-    """The statistics of folds, whose products across folds have no many-moment bias, or of all rows as one.
-
-    With few moments the bias is small, and products across folds are a little noisier. Where there is more noise than
-    signal in some direction of f they are not positive, and to solve with them does more harm than the bias.
-    """
-    parts = gather(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
-    whole = sum(parts[1:], start=parts[0])
-    values, vectors = np.linalg.eigh(whole.dual / whole.count)
-    normal, _ = normal_equations(parts, vectors, pseudo_inverse(values, 0.0))
-    lowest = float(np.linalg.eigvalsh(normal)[0]) / (choice.variance / whole.count)
-    share = choice.instruments.size / whole.count
-    across = share > MANY and lowest > -0.5
-    answer = "across folds, without many-moment bias" if across else "all rows together"
-    numbers = {"moments a row": share, "lowest eigenvalue across folds over the penalty": lowest}
-    steps.append(Step("products of moments", answer, numbers))
-    return parts if across else [whole]
-
-
 def _solved(parts: list[Statistics], variance: float) -> tuple[np.ndarray, float]:
     """(θ, λ1) with λ1 = σ² / n, σ² that of the residual on all rows."""
-    whole = sum(parts[1:], start=parts[0])
+    whole = total(parts)
     for _ in range(2):
         penalty = variance / whole.count
         theta, _ = solution(parts, penalty, 0.0)
@@ -153,7 +136,7 @@ def _solved(parts: list[Statistics], variance: float) -> tuple[np.ndarray, float
 
 def _witness(parts: list[Statistics], theta: np.ndarray) -> np.ndarray:
     """η = C⁻¹(Aθ - b): where the moment still differs from its target, whatever the weights f was found with."""
-    whole = sum(parts[1:], start=parts[0])
+    whole = total(parts)
     values, vectors = np.linalg.eigh(whole.dual)
     return vectors @ (pseudo_inverse(values, 0.0) * (vectors.T @ (whole.cross @ theta - whole.dual_target)))
 

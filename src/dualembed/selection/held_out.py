@@ -12,7 +12,7 @@ import numpy as np
 from dualembed.problems.base import Problem
 from dualembed.selection.honest_score import honest_score
 from dualembed.solvers.closed_form import solution
-from dualembed.solvers.statistics import Statistics, double_terms, gather, on_host
+from dualembed.solvers.statistics import Statistics, double_terms, gather, on_host, total
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.base import FeatureMap
 from dualembed.spaces.linear import LinearFunction
@@ -45,13 +45,15 @@ def held_out(
     *,
     primal_penalty: float,
     dual_penalty: float = 0.0,
+    across: bool = False,
     groups: Any = None,
     seed: int = 0,
 ) -> HeldOut | None:
     """The honest score of closed forms in these features, each on a fold that it was not fitted to; None for few rows.
 
     The features and penalties are those given, chosen on all rows: what is left out of a fit is the solution alone.
-    Groups, such as episodes, stay in one fold. Data sets of more than 40,000 rows are judged by their first 40,000.
+    `across` says that the closed forms are of products across folds. Groups, such as episodes, stay in one fold. Data
+    sets of more than 40,000 rows are judged by their first 40,000.
     """
     sample, labels = _sample(problem, groups)
     folds = _folds(labels, seed)
@@ -62,20 +64,19 @@ def held_out(
     scores, squared, counts = [], [], np.array([part.count for part in parts])
     strength = primal_penalty * problem.source.rows  # type: ignore[attr-defined]  # of all rows: the penalty is over them
     for fold, part in enumerate(parts):
-        rest = _sum([each for number, each in enumerate(parts) if number != fold])
-        theta, _ = solution([rest], strength / rest.count, dual_penalty)
+        rest = [each for number, each in enumerate(parts) if number != fold]
+        theta = _weights(rest, strength, dual_penalty, across=across)
         scores.append(
             _score(problem, LinearFunction(primal, theta), _rows(sample, folds == fold), labels[folds == fold])
         )
         squared.append(part.residual_variance(theta))
     shares = counts / counts.sum()
-    whole = _sum(parts)
-    theta, _ = solution([whole], strength / whole.count, dual_penalty)
+    theta = _weights(parts, strength, dual_penalty, across=across)
     return HeldOut(
         float(shares @ [score.value for score in scores]),
         float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),
         float(shares @ squared),
-        whole.residual_variance(theta),
+        total(parts).residual_variance(theta),
         int(counts.sum()),
     )
 
@@ -136,5 +137,7 @@ def _rows(sample: Sample, rows: np.ndarray) -> Sample:
     return {name: column[rows] for name, column in sample.items()}
 
 
-def _sum(parts: list[Statistics]) -> Statistics:
-    return sum(parts[1:], start=parts[0])
+def _weights(parts: list[Statistics], strength: float, dual_penalty: float, *, across: bool) -> np.ndarray:
+    """θ of the closed form on these folds, by products across them or of all rows."""
+    whole = total(parts)
+    return solution(parts if across else [whole], strength / whole.count, dual_penalty)[0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dualembed.solvers.closed_form import normal_equations, pseudo_inverse, solution
-from dualembed.solvers.statistics import Statistics
+from dualembed.solvers.statistics import Statistics, total
 
 ROUNDS = 10  # of the noise and the amplitude in turn
 RATIOS = np.geomspace(1e-10, 1e4, 85)  # of the penalty to the largest eigenvalue of the normal matrix
@@ -22,7 +22,7 @@ def evident_penalty(parts: Sequence[Statistics], dual_penalty: float) -> float:
 
     so that one decomposition gives the whole path; σ² is that of the θ found before, in turn (docs/maths.md).
     """
-    whole = sum(parts[1:], start=parts[0])
+    whole = total(parts)
     values, vectors = np.linalg.eigh(whole.dual / whole.count)
     normal, right = normal_equations([whole], vectors, pseudo_inverse(values, dual_penalty))
     spectrum, basis = np.linalg.eigh(normal)

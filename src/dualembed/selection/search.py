@@ -197,12 +197,10 @@ def _most_evident(
     found = {} if before is None else before.candidates
     with jax.enable_x64(True):
         places = jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))  # as for moments, and rows
-    fresh = True
     for _ in range(ROUNDS):
         noise = variance * np.eye(q.shape[1])
         seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
-        found = {name: _maximum(name, search, (seen, places), found.get(name), fresh=fresh) for name in FAMILIES}
-        fresh = False
+        found = {name: _maximum(name, search, (seen, places), found.get(name)) for name in FAMILIES}
         shares, kernel = _averaged(found)
         features = whitened(kernel, landmarks)
         theta, left = _posterior_mean(search, features, q, variance=variance)
@@ -230,12 +228,10 @@ def _averaged(found: dict[str, Found]) -> tuple[dict[str, float], Sum]:
     return shares, kernel
 
 
-def _maximum(family: str, search: Samples, data: Any, last: Found | None, *, fresh: bool) -> Found:
-    """The most evident kernel of one family: from where it was, and when all is fresh from two other starts as well."""
+def _maximum(family: str, search: Samples, data: Any, last: Found | None) -> Found:
+    """The most evident kernel of one family, from where it was, or from two starts where it was nowhere."""
     centre, spread, narrow = _prior(family, search)
-    starts = [] if last is None else [last.parameters]
-    starts += [centre] if fresh else []
-    starts += [narrow] if fresh and last is None else []
+    starts = [centre, narrow] if last is None else [last.parameters]
     return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
 
 

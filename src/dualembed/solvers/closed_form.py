@@ -12,7 +12,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
-from dualembed.solvers.statistics import Statistics, double_terms, gather
+from dualembed.solvers.statistics import Statistics, double_terms, gather, total
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.linear import LinearFunction
 
@@ -87,7 +87,7 @@ def path(
 
     One eigendecomposition of C serves every λ2, and one of the normal matrix AᵀWA each whole path in λ1.
     """
-    whole = sum(parts[1:], start=parts[0])
+    whole = total(parts)
     values, vectors = np.linalg.eigh(whole.dual / whole.count)
     cross, target = vectors.T @ whole.cross / whole.count, vectors.T @ whole.dual_target / whole.count
     thetas, etas = [], []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -52,6 +52,11 @@ class Statistics:
         """mean (t - θᵀg)², the noise of one moment under the function with weights θ."""
         total = self.target - 2 * theta @ self.primal_target + theta @ self.primal @ theta
         return max(float(total), 0.0) / self.count
+
+
+def total(parts: Sequence[Statistics]) -> Statistics:
+    """The statistics of the rows of all parts together."""
+    return sum(parts[1:], start=parts[0])
 
 
 def gather(

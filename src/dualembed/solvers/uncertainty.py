@@ -15,7 +15,7 @@ from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result
 from dualembed.solvers.closed_form import check, normal_equations, number, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, double_terms, features_at, gather, moment_features, on_host
+from dualembed.solvers.statistics import Statistics, double_terms, features_at, gather, moment_features, on_host, total
 from dualembed.sources import Sample
 from dualembed.spaces.base import FeatureMap
 from dualembed.spaces.linear import LinearFunction
@@ -140,7 +140,7 @@ def spreads(
     `priors` are (probability, covariance P of the weights, (m, m)), where it is not known to be the identity. The
     posterior is then their mixture, its covariance around θ by the law of total variance.
     """
-    whole = sum(parts[1:], start=parts[0])
+    whole = total(parts)
     weights = np.asarray(function.weights, dtype=np.float64)
     values, vectors = np.linalg.eigh(whole.dual / whole.count)
     weight = pseudo_inverse(values, dual_penalty)

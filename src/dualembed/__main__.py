@@ -1,4 +1,4 @@
-"""`python -m dualembed.cli` is the command `dualembed`."""
+"""`python -m dualembed` is the command `dualembed`."""
 
 from __future__ import annotations
 
