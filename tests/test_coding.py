@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,16 @@ FRAME = pd.DataFrame(
         "unit": 1.5,
     }
 )
+
+
+GAP = "speed (lacks a value|is NaN or infinity) in row 2"  # by pandas' own ways
+
+
+def with_gap(column: pd.Series, dtype: str) -> pd.Series:
+    """The column in a type of pandas that knows missing values, with one in row 2."""
+    found = column.astype(dtype)
+    found[2] = pd.NA
+    return found
 
 
 def test_numbers_are_standardised() -> None:
@@ -89,7 +100,14 @@ def test_whole_numbers_can_be_categories() -> None:
         (FRAME.rename(columns={"speed": "spead"}), r"no column speed.*did you mean spead\?"),
         (FRAME[["speed"]].to_numpy(), "have 1 columns, but were fitted with 4"),
         (FRAME.assign(speed=np.nan), "speed is NaN or infinity in 50 rows"),
-        (FRAME.assign(gear=None), "gear lacks a value in 50 rows"),
+        (FRAME.assign(gear=None), "gear lacks a value in 50 rows, the first of them row 0"),
+        (FRAME.assign(gear=with_gap(FRAME["gear"], "string")), "gear lacks a value in row 2"),
+        (FRAME.assign(gear=with_gap(FRAME["gear"], "category")), "gear lacks a value in row 2"),
+        (FRAME.assign(speed=with_gap(FRAME["speed"], "Float64")), GAP),
+        (FRAME.assign(speed=with_gap(FRAME["unit"] * 2, "Int64")), GAP),
+        (FRAME.assign(speed="fast"), "speed has the text 'fast', but was fitted with numbers"),
+        (FRAME.assign(gear=[["low"]] * 50), r"gear holds \['low'\], which is neither a number nor text"),
+        (pd.concat([FRAME, FRAME], axis=1), "two columns named speed"),
         (FRAME.assign(speed=pd.Timestamp("2020-01-01")), "speed holds dates"),
     ],
 )
@@ -128,3 +146,44 @@ def test_next_states_may_have_names_of_their_own() -> None:
     # One name that is known is taken by name, so that a misspelt one is not.
     with pytest.raises(de.InputError, match=r"no column demand.*did you mean deman\?"):
         coding.encode(states.rename(columns={"demand": "deman"}), renamed=True)
+
+
+@pytest.mark.parametrize("lack", [None, np.nan, pd.NA])
+def test_an_array_of_labels_that_lacks_some_is_refused_as_a_table_is(lack: Any) -> None:
+    labels = np.array(["low", lack, "high", lack], dtype=object)
+    with pytest.raises(de.InputError, match="column x0 lacks a value in 2 rows, the first of them row 1"):
+        coding_of("states", labels)
+
+
+def test_a_category_of_pandas_is_one_though_its_levels_are_numbers() -> None:
+    rooms = pd.DataFrame({"room": pd.Categorical(RNG.integers(4, size=60))})
+    coding = coding_of("states", rooms)
+    assert coding.columns[0].levels == (0, 1, 2, 3)
+    np.testing.assert_array_equal(coding.encode(rooms), coding.encode(rooms.astype(int)))
+    # One table that says so is enough.
+    assert coding_of("states", rooms.astype(int), rooms).columns[0].levels == (0, 1, 2, 3)
+
+
+def test_a_series_without_a_name_is_taken_by_its_place() -> None:
+    numbers = RNG.normal(size=60)
+    named, unnamed = pd.Series(numbers, name="speed"), pd.Series(numbers)
+    assert not coding_of("states", unnamed).named
+    np.testing.assert_array_equal(
+        coding_of("states", named).encode(unnamed), coding_of("states", numbers).encode(named)
+    )
+
+
+def test_levels_that_occur_are_told_from_coordinates() -> None:
+    coding = coding_of("states", FRAME)
+    here = FRAME[FRAME["gear"] != "mid"]
+    assert coding.levels_at(coding.encode(here)) == {"gear": {"low", "high"}}
+    assert coding.levels_at(coding.encode(here)[:0]) == {"gear": set()}
+
+
+def test_arrays_of_objects_and_decimals_are_read_column_by_column() -> None:
+    mixed = np.array([[1.0, "low"], [2.5, "high"], [4.0, "low"]], dtype=object)
+    coding = coding_of("states", mixed)
+    assert [column.levels for column in coding.columns] == [(), ("high", "low")]
+    prices = pa.table({"price": pa.array([Decimal("1.50"), Decimal("2.25"), Decimal("9.00")])})
+    floats = np.array([1.5, 2.25, 9.0])
+    np.testing.assert_allclose(coding_of("states", prices).encode(prices), coding_of("states", floats).encode(floats))

@@ -131,6 +131,30 @@ def test_draws_differ_by_row_and_are_the_same_for_a_key_and_in_any_tiles(monkeyp
     np.testing.assert_array_equal(z, samplers.draws(KEY, lambda key, x: x + jax.random.normal(key, x.shape), xs, 3))
 
 
+@pytest.mark.parametrize(
+    ("sampler", "rows"),
+    [
+        (samplers.AdditiveNoise(0.5), 1),
+        (samplers.ImageShift(3, 3, 1, wrap=True), 9),
+        (samplers.AtomPermutation(3), 9),
+        (samplers.AtomPermutation(3, noise=0.1), 9),
+        (samplers.Group(np.eye(4)[None]), 4),
+        (samplers.Rotation2D(1e-9), 4),
+        (lambda key, x: x + jax.random.uniform(key, x.shape), 5),
+    ],
+)
+def test_draws_of_large_numbers_keep_their_digits(sampler, rows: int) -> None:
+    """In float32, whose neighbours are 128 apart here, a draw could be no closer than that to its input."""
+    x = 1.7e9 + np.arange(float(rows))
+    z = samplers.draws(KEY, sampler, np.tile(x, (20, 1)), 3)
+    assert z.dtype == np.float64
+    near = np.min(np.abs(z[..., None] - x), axis=-1)
+    assert np.max(near) < 10
+    with jax.enable_x64(True):
+        orbit = np.asarray(samplers.Orbit(KEY, sampler, 3)(x[None]))
+    assert np.max(np.min(np.abs(orbit[..., None] - x), axis=-1)) < 10
+
+
 def test_a_whole_number_is_a_key() -> None:
     noise, xs = samplers.AdditiveNoise(1.0), np.zeros((7, 2))
     np.testing.assert_array_equal(samplers.draws(0, noise, xs, 3), samplers.draws(KEY, noise, xs, 3))
@@ -179,10 +203,12 @@ def test_fresh_draws_at_every_visit_learn_what_one_draw_for_each_row_cannot() ->
         f = de.solve(0, de.Saddle(problems.Invariance(source), primal, dual), solver).primal
         return float(np.mean(((np.asarray(f(x + 1)) + np.asarray(f(x - 1))) / 2 - y) ** 2))
 
-    fixed = sources.Dataset(x=x, y=y, z=samplers.draws(KEY, flip, x, 1)[:, 0])
     fresh = error(samplers.resampled(sources.Dataset(x=x, y=y), flip))
     assert fresh < 0.02  # of a variance of 0.38
-    assert fresh < 0.2 * error(fixed)
+    # Single draws are luck: their errors are 0.015 to 0.031 over ten keys.
+    fixed = [error(sources.Dataset(x=x, y=y, z=samplers.draws(key, flip, x, 1)[:, 0])) for key in range(10)]
+    assert fresh < 0.4 * np.mean(fixed)
+    assert fresh < 0.6 * np.min(fixed)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,8 @@ class Rotation3D(Sampler):
 class Orbit(eqx.Module):
     """The images (n, count, d) of points (n, d) under `count` draws of a sampler fixed by the key, the same for all x.
 
-    A group for `kernels.HaarIntegral` where elements are no matrices, such as shifts of images.
+    They have the precision in force, as all that a kernel is made of. A group for `kernels.HaarIntegral` where elements
+    are no matrices, such as shifts of images.
 
     >>> Orbit(jax.random.key(0), AdditiveNoise(0.1), 4)(jnp.zeros((3, 2))).shape
     (3, 4, 2)
@@ -221,21 +222,26 @@ class Orbit(eqx.Module):
         return jax.vmap(one, in_axes=(None, 0))(self.keys, jnp.asarray(xs, dtype=float))
 
 
-def draws(key: jax.Array | int, sampler: Draw, xs: Any, count: int = 1) -> jax.Array:
+def draws(key: jax.Array | int, sampler: Draw, xs: Any, count: int = 1) -> np.ndarray:
     """The draws z (n, count, dz) of p(z | x) for inputs xs (n, d), or (n,) where d = 1; made a tile of rows at a time.
+
+    In float64, whatever precision is in force: inputs have their own units, and time stamps, say, more than seven
+    digits.
 
     >>> z = draws(jax.random.key(0), AdditiveNoise(0.1), [[0.0, 1.0], [2.0, 3.0]], 5)
     >>> z.shape
     (2, 5, 2)
     """
     checks.count("count", count)
-    xs = _rows(checks.array("xs", xs, ndim=(1, 2)))
     sampler, key = _callable(sampler), key_of(key)
-    _check_draw(sampler, key, xs[0])
-    rows = xs.shape[0]
-    # Powers of two, as for functions: a handful of compiled shapes serves every number of rows.
-    padded = jnp.pad(xs, ((0, max(16, 1 << (rows - 1).bit_length()) - rows), (0, 0)), mode="edge")
-    return _tiled(sampler, jax.random.split(key, padded.shape[0]), padded, count)[:rows]
+    with jax.enable_x64(True):
+        xs = _rows(checks.array("xs", xs, ndim=(1, 2)))
+        _check_draw(sampler, key, xs[0])
+        rows = xs.shape[0]
+        # Powers of two, as for functions: a handful of compiled shapes serves every number of rows.
+        padded = jnp.pad(xs, ((0, max(16, 1 << (rows - 1).bit_length()) - rows), (0, 0)), mode="edge")
+        drawn = _tiled(sampler, jax.random.split(key, padded.shape[0]), padded, count)[:rows]
+    return np.asarray(drawn, dtype=np.float64)
 
 
 @functools.partial(jax.jit, static_argnames="count")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import MOST_LEVELS, coding_of
-from dualembed.estimators.rows import labels_of, starts, vector
+from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
+from dualembed.estimators.rows import starts, vector
+from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.policies import TOLERANCE
 from dualembed.problems import ActionValue
 from dualembed.selection import Consistency
@@ -17,7 +17,7 @@ from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
 
-class ActionValueEvaluator(Estimator):
+class ActionValueEvaluator(TransitionEstimator):
     """Q(s, a), the discounted reward from taking a in s and following a policy thereafter, from anyone's transitions.
 
     `policy` is the evaluated one, any function of states as they are given to `fit`: to probabilities (n, A) of actions
@@ -70,8 +70,8 @@ class ActionValueEvaluator(Estimator):
         `terminated` (n,) is 1 where nothing follows; `episodes` (n,) label rows that depend on each other;
         `next_actions` are those that the evaluated policy takes at the next states, where no `policy` is given.
         """
-        self._fitted(Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions))
-        return self
+        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
+        return self._fit(data)
 
     def partial_fit(
         self,
@@ -84,12 +84,8 @@ class ActionValueEvaluator(Estimator):
         next_actions: Any = None,
     ) -> ActionValueEvaluator:
         """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
-        data = Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions)
-        if not hasattr(self, "stream_"):
-            self._fitted(data)
-        else:
-            self._learn_more(self._problem(data), groups=labels_of("episodes", episodes, len(vector_rows(rewards))))
-        return self
+        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
+        return self._partial_fit(data)
 
     def predict(self, states: Any, actions: Any, return_std: bool = False) -> Any:
         """Q(s, a), shape (n,); with `return_std` also its standard errors (n,)."""
@@ -125,9 +121,8 @@ class ActionValueEvaluator(Estimator):
         next_actions: Any = None,
     ) -> Estimate:
         """The mean squared Bellman error E[E[Q(s,a) - r - discount Q(s',a') | s, a]²] on transitions not fitted to."""
-        self._coding()
-        data = Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions)
-        return self._honest(self._problem(data), groups=labels_of("episodes", episodes, len(vector_rows(rewards))))
+        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
+        return self._error(data)
 
     def score(
         self,
@@ -157,42 +152,37 @@ class ActionValueEvaluator(Estimator):
 
         The function must not have been fitted to them. This needs no fit where a function is given.
         """
-        data = Transitions(states, actions, rewards, next_states, terminated, episodes, next_actions)
-        model = self
-        if function is not None:
-            model = ActionValueEvaluator(self.discount, self.policy, reward_known=self.reward_known)
-            model._code(data, self.categorical_features)
-        else:
-            self._coding()
-        problem = model._problem(data)
-        groups = labels_of("episodes", episodes, len(vector_rows(rewards)))
-        width = model.coding_.dimension
-
-        def of_points(points: np.ndarray) -> Any:
-            found = model.coding_.decode(points[:, :width]), model.actions_.decode(points[:, width:])
-            return function(found[0], found[1][:, 0] if np.ndim(found[1]) == 2 and found[1].shape[1] == 1 else found[1])
-
-        return self._tested(problem, None if function is None else of_points, None, groups=groups)
+        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
+        return self._consistency(data, function)
 
     def witness(self, states: Any, actions: Any, return_std: bool = False) -> Any:
         """E[Q(s,a) - r - discount Q(s',a') | s, a] as the data show it: where the equation still fails."""
         return self._witnessed(self._points(states, actions), return_std=return_std)
 
-    def _fitted(self, data: Transitions) -> None:
-        self._code(data, self.categorical_features)
-        problem = self._problem(data)
-        self._remember(data.states)
-        state = problem.source.table["state"]
-        self.starts_ = None  # the pairs (s, a) that episodes may start with, and the policy's probabilities of each
-        if data.episodes is not None and self.policy is not None:
-            rows = starts(data.episodes)
-            actions, shares = self._policy_actions(data.states)
-            self.starts_ = _pairs(state[rows], actions[rows]), shares[rows]
-        self._learn(problem, groups=labels_of("episodes", data.episodes, len(state)))
+    def _begin(self, data: Transitions) -> Any:
+        problem = super()._begin(data)
+        self.starts_ = self._starts(data, problem)
+        return problem
 
-    def _code(self, data: Transitions, categorical: Any) -> None:
+    def _go_on(self, data: Transitions) -> Any:
+        problem = super()._go_on(data)
+        more = self._starts(data, problem)
+        if self.starts_ is not None and more is not None:
+            pairs, shares = (np.concatenate(both) for both in zip(self.starts_, more, strict=True))
+            self.starts_ = pairs, shares
+        return problem
+
+    def _starts(self, data: Transitions, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
+        """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
+        if data.episodes is None or self.policy is None:
+            return None
+        rows = starts(data.episodes)
+        actions, shares = self._policy_actions(data.states)
+        return _pairs(problem.source.table["state"][rows], actions[rows]), shares[rows]  # type: ignore[attr-defined]
+
+    def _code(self, data: Transitions) -> None:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""
-        self.coding_ = coding_of("states", data.states, data.next_states, categorical=categorical)
+        super()._code(data)
         tables, discrete = [data.actions], _discrete(data.actions)
         if data.next_actions is not None:
             tables.append(data.next_actions)
@@ -209,15 +199,34 @@ class ActionValueEvaluator(Estimator):
             tables.append(shares)
         self.actions_ = coding_of("actions", *tables, delta=discrete)
 
+    def _codings(self) -> list[Coding]:
+        return [self.coding_, self.actions_]
+
+    def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
+        states, actions = np.split(points, [self.coding_.dimension], axis=1)
+        found = self.actions_.decode(actions)
+        return self.coding_.decode(states), found[:, 0] if np.ndim(found) == 2 and found.shape[1] == 1 else found
+
     def _asked(self, states: Any) -> np.ndarray:
         if not callable(self.policy):
             raise checks.InputError(f"policy must be a function of states, not {self.policy!r}")
-        return np.asarray(self.policy(states))
+        given = np.asarray(self.policy(states))
+        if given.ndim not in (1, 2):
+            raise checks.InputError(
+                "policy must give an action, or probabilities of all, for each state, (n,) or (n, actions), but gave "
+                f"shape {given.shape}"
+            )
+        return given
 
     def _policy_actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
         """(coded actions (n, J, a), probabilities (n, J)) that the policy has at the states."""
         given = self._asked(states)
-        levels = self.actions_.columns[0].levels
+        levels = self.actions_.columns[0].levels if len(self.actions_.columns) == 1 else ()
+        if levels and given.ndim == 2 and given.shape[1] not in (1, len(levels)):
+            raise checks.InputError(
+                f"the policy gives probabilities of {given.shape[1]} actions, but there are {len(levels)}: "
+                f"{', '.join(map(str, levels[:8]))}; give one for each, 0 for those it does not take"
+            )
         if levels and given.ndim == 2 and given.shape[1] == len(levels):
             shares = given.astype(np.float64)
             if np.any(shares < 0) or np.abs(shares.sum(axis=1) - 1).max() > TOLERANCE:
@@ -234,18 +243,15 @@ class ActionValueEvaluator(Estimator):
             raise checks.InputError(f"there are {len(coded[0])} states, but {len(coded[1])} actions; give one a row")
         return np.concatenate(coded, axis=1)
 
-    def _problem(self, data: Transitions) -> Any:
-        state = self.coding_.encode(data.states)
-        rows = len(state)
+    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> ActionValue:
+        rows = len(columns["state"])
         if data.next_actions is not None:
             actions, shares = self.actions_.encode(data.next_actions)[:, None], np.ones((rows, 1))
         else:
             actions, shares = self._policy_actions(self.coding_.renamed(data.next_states))
-        columns = {
-            "state": state,
+        columns |= {
             "action": self.actions_.encode(data.actions),
             "reward": vector("rewards", data.rewards, rows),
-            "next_state": self.coding_.encode(data.next_states, renamed=True),
             "next_action": actions,
             "next_probability": shares,
         }
@@ -255,23 +261,6 @@ class ActionValueEvaluator(Estimator):
             if len(column) != rows:
                 raise checks.InputError(f"states have {rows} rows, but {name}s {len(column)}; give one a transition")
         return ActionValue(Dataset(**columns), self.discount, reward_known=self.reward_known)
-
-
-class Transitions(NamedTuple):
-    """What `fit` is given."""
-
-    states: Any
-    actions: Any
-    rewards: Any
-    next_states: Any
-    terminated: Any = None
-    episodes: Any = None
-    next_actions: Any = None
-
-
-def vector_rows(values: Any) -> Any:
-    """The values as something with a length."""
-    return values if hasattr(values, "__len__") else np.asarray(values)
 
 
 def _labels_of(actions: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
 from dualembed.estimators.coding import Coding
-from dualembed.estimators.diagnostics import Diagnostics
+from dualembed.estimators.diagnostics import Diagnostics, first_stage_warnings
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.streams import Stream, diagnose
 from dualembed.problems.base import Problem
@@ -54,6 +55,23 @@ class Estimator(BaseEstimator):
     coding_: Coding
     function_: Any
     witness_: Spread | None
+
+    def _copy(self, *, afresh: bool) -> Self:
+        """The same estimator again; `afresh` without what it was fitted to."""
+        copied = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if not (afresh and name.endswith("_"))}
+        copied.__dict__.update(kept)
+        return copied
+
+    @contextlib.contextmanager
+    def _draft(self, *, afresh: bool = True) -> Iterator[Self]:
+        """A copy to fit in this one's stead, whose state becomes this one's where nothing fails.
+
+        Until then this one is as it was: a policy may ask it, and a failure leaves no mixture of two fits.
+        """
+        draft = self._copy(afresh=afresh)
+        yield draft
+        self.__dict__ = draft.__dict__
 
     def _learn(self, problem: Problem, *, groups: Any = None) -> None:
         """Solve the problem and keep what the questions below need."""
@@ -96,7 +114,11 @@ class Estimator(BaseEstimator):
         before = self.diagnostics_
         learnt = self.stream_.learn(problem, self.function_, groups=groups)
         self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
-        self._note([], first_stage=before.first_stage, overlap=before.overlap)
+        self.dual_ = dataclasses.replace(self.dual_, function=self.stream_.dual)
+        worries = first_stage_warnings(before.first_stage)
+        if before.overlap is not None and before.overlap.warning:
+            worries.append(before.overlap.warning)
+        self._note(worries, first_stage=before.first_stage, overlap=before.overlap)
 
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's diagram until there is a fit."""
@@ -170,15 +192,19 @@ class Estimator(BaseEstimator):
         score = honest_score(problem, lambda points: values(self.function_, points), groups=groups)
         return Estimate(score.value, score.stderr)
 
-    def _tested(self, problem: Problem, function: Any, coding: Coding | None, *, groups: Any = None) -> Consistency:
-        """The consistency of a function of raw rows, or of the fitted one, with the problem's data."""
+    def _tested(
+        self, problem: Problem, function: Any, decoded: Callable[[np.ndarray], tuple[Any, ...]], *, groups: Any = None
+    ) -> Consistency:
+        """The consistency of a function of raw rows, or of the fitted one, with the problem's data.
+
+        `decoded` gives the function's arguments at coded points.
+        """
         if function is None:
             check_is_fitted(self, "function_")
             return consistency_test(problem, lambda points: values(self.function_, points), groups=groups)
         if not callable(function):
             raise checks.InputError(f"function must be a function of rows as they are given here, not {function!r}")
-        raw = (lambda points: points) if coding is None else coding.decode
-        return consistency_test(problem, lambda points: function(raw(points)), groups=groups)
+        return consistency_test(problem, lambda points: function(*decoded(points)), groups=groups)
 
     def _witnessed(self, contexts: np.ndarray, *, return_std: bool = False) -> Any:
         """E[moment(f) - y | context] as the data show it, with standard errors."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from dualembed import checks
+from dualembed.estimators.tables import columns_of, headings, kind_of, levels_of, names_of
 
 MOST_LEVELS = 64  # of a category
 
@@ -48,6 +48,9 @@ class Column:
                 self._codes(values)  # which refuses other ones
             return np.empty((len(values), 0))
         if not self.levels:
+            if kind_of(values) != "numbers":
+                text = next(value for value in values.tolist() if isinstance(value, str))
+                raise checks.InputError(f"column {self.name} has the text {text!r}, but was fitted with numbers")
             return ((np.asarray(values, dtype=np.float64) - self.mean) / self.scale)[:, None]
         codes = self._codes(values)
         if self.width == 1:
@@ -59,8 +62,11 @@ class Column:
         if not self.levels:
             values = self.mean + self.scale * coordinates[:, 0]
             return np.where(np.abs(values) < 1e-12 * (abs(self.mean) + self.scale), 0.0, values)  # rounding around 0
-        codes = np.rint(coordinates[:, 0]).astype(int) if self.width == 1 else np.argmax(coordinates, axis=1)
-        return np.asarray(self.levels)[codes]
+        return np.asarray(self.levels)[self.numbers_at(coordinates)]
+
+    def numbers_at(self, coordinates: np.ndarray) -> np.ndarray:
+        """The numbers (n,) of a category's levels from coordinates (n, width)."""
+        return np.rint(coordinates[:, 0]).astype(int) if self.width == 1 else np.argmax(coordinates, axis=1)
 
     def _codes(self, values: np.ndarray) -> np.ndarray:
         numbers = {level: number for number, level in enumerate(self.levels)}
@@ -92,6 +98,20 @@ class Coding:
         """The names of the columns."""
         return [column.name for column in self.columns]
 
+    @property
+    def starts(self) -> list[int]:
+        """The coordinate at which each column's begin."""
+        return np.cumsum([0, *(column.width for column in self.columns)])[:-1].tolist()
+
+    def levels_at(self, points: np.ndarray) -> dict[str, set[Any]]:
+        """The levels that each category has at coded points (n, dimension)."""
+        found = {}
+        for column, start in zip(self.columns, self.starts, strict=True):
+            if column.levels and column.width:
+                numbers = np.unique(column.numbers_at(points[:, start : start + column.width]))
+                found[column.name] = {column.levels[number] for number in numbers}
+        return found
+
     def encode(self, table: Any, *, flat: bool = True, renamed: bool = False) -> np.ndarray:
         """Coordinates (n, dimension) of a table with the same columns; by name, where there are names."""
         columns = self.in_order(table, flat=flat, renamed=renamed)
@@ -104,7 +124,7 @@ class Coding:
 
         A table that may be `renamed`, such as next states, is taken in its own order where none of its names is known.
         """
-        names, _ = _named_columns(table)
+        names = names_of(table)
         by_place = names is None or not self.named or (renamed and not set(names) & set(self.names))
         places = [number for number, column in enumerate(self.columns) if column.levels]
         categories = places if by_place else [self.columns[number].name for number in places]
@@ -113,9 +133,11 @@ class Coding:
 
     def renamed(self, table: Any) -> Any:
         """A table of next states under the names of the states, for functions that know those."""
-        names, _ = _named_columns(table)
+        names = names_of(table)
         if names is None or not self.named or set(names) & set(self.names):
             return table
+        if hasattr(table, "dtype"):  # a series
+            return table.rename(self.names[0])
         if hasattr(table, "set_axis"):  # pandas
             return table.set_axis(self.names, axis=1)
         if hasattr(table, "rename_columns"):  # Arrow
@@ -126,15 +148,13 @@ class Coding:
     def decode(self, points: np.ndarray) -> Any:
         """The table that has these coordinates: an array, or a dictionary of columns where some are categories."""
         found: list[np.ndarray] = []
-        start = 0
-        for column in self.columns:
+        for column, start in zip(self.columns, self.starts, strict=True):
             if column.copy_of is not None:
                 found.append(found[column.copy_of])
             elif column.constant is not None:
                 found.append(np.full(len(points), column.constant))
             else:
                 found.append(column.decode(points[:, start : start + column.width]))
-                start += column.width
         if any(values.dtype.kind not in "fiub" for values in found):
             return dict(zip(self.names, found, strict=True))
         return np.stack([values.astype(np.float64) for values in found], axis=1)
@@ -163,36 +183,52 @@ def coding_of(
     `categorical` names (or numbers) columns of numbers that are categories; `delta` says that all are. Without
     `flat` an array of one dimension is refused, as scikit-learn does.
     """
-    categories = _categories(categorical, what, tables[0], flat=flat)
-    read = [columns_of(table, what, flat=flat, categories=categories, delta=delta) for table in tables]
-    names = read[0][0]
-    shown = names or [f"x{number}" for number in range(len(read[0][1]))]
-    for others, columns in read[1:]:
+    shown, named = headings(tables[0], what, flat=flat), names_of(tables[0]) is not None
+    places = _places(categorical, shown, what)
+
+    def aligned(table: Any) -> list[np.ndarray]:
+        """The columns in the order of the first table's: by name, where both have the same names."""
+        own = names_of(table) or []
+        alike = named and set(own) == set(shown)
+        wanted = [shown[place] for place in places] if alike else places
+        _, columns = columns_of(table, what, flat=flat, categories=wanted, delta=delta)
         if len(columns) != len(shown):
             raise checks.InputError(f"{what} must have {len(shown)} columns everywhere, but some have {len(columns)}")
-        if names is not None and others is not None and set(others) == set(names):
-            columns[:] = [columns[others.index(name)] for name in names]
-    joined = [np.concatenate([columns[number] for _, columns in read]) for number in range(len(shown))]
-    return Coding(what, tuple(_columns(shown, joined)), names is not None)
+        return [columns[own.index(name)] for name in shown] if alike else columns
+
+    read = [aligned(table) for table in tables]
+    joined = [_joined(what, name, parts) for name, parts in zip(shown, zip(*read, strict=True), strict=True)]
+    return Coding(what, tuple(_columns(shown, joined)), named)
 
 
-def _categories(categorical: Any, what: str, table: Any, *, flat: bool) -> list[Any]:
-    """The names or places of columns that are categories, from names, places or a mask."""
+def _places(categorical: Any, names: list[str], what: str) -> list[int]:
+    """The places of columns that are categories, from names, places or a mask."""
     if categorical is None:
         return []
     given = [] if isinstance(categorical, str) else np.asarray(categorical, dtype=object).ravel().tolist()
-    names, columns = _named_columns(table)
-    count = len(columns) if names is not None else _array(table, what, flat=flat).shape[1]
-    if given and all(isinstance(each, bool) for each in given) and len(given) == count:
+    if given and all(isinstance(each, bool) for each in given) and len(given) == len(names):
         return [place for place, wanted in enumerate(given) if wanted]
-    known = {*range(count), *(names or [f"x{number}" for number in range(count)])}
-    strange = [each for each in given if isinstance(each, bool) or each not in known]
-    if strange or isinstance(categorical, str):
+    known = {*range(len(names)), *names}
+    if isinstance(categorical, str) or any(isinstance(each, bool) or each not in known for each in given):
         raise checks.InputError(
             f"categorical_features must be names or places of columns of {what}, or a mask, not {categorical!r}; there "
-            f"are {', '.join(map(str, names or range(count)))}"
+            f"are {', '.join(names)}"
         )
-    return given
+    return [names.index(each) if isinstance(each, str) else int(each) for each in given]
+
+
+def _joined(what: str, name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """One column of all tables; categories wherever one of them has some."""
+    if all(part.dtype.kind == "f" for part in parts):
+        return np.concatenate(parts)
+    levels = [part if part.dtype.kind == "O" else levels_of(part) for part in parts]
+    texts, numbers = ([part for part in levels if kind_of(part) == kind] for kind in ("text", "numbers"))
+    if texts and numbers:
+        raise checks.InputError(
+            f"column {name} of {what} has text in one table, such as {texts[0][0]!r}, and numbers in another, such as "
+            f"{numbers[0][0]!r}; write its values alike in both"
+        )
+    return np.concatenate(levels)
 
 
 def _columns(names: list[str], joined: list[np.ndarray]) -> list[Column]:
@@ -220,91 +256,3 @@ def _column(name: str, values: np.ndarray) -> Column:
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
     return first.dtype.kind == second.dtype.kind and bool(np.array_equal(first, second))
-
-
-def columns_of(
-    table: Any, what: str, *, flat: bool = True, categories: Any = (), delta: bool = False
-) -> tuple[list[str] | None, list[np.ndarray]]:
-    """(names, columns) of anything table-like: floats for numbers, objects for categories; names None for arrays."""
-    names, columns = _named_columns(table)
-    if names is None:
-        array = _array(table, what, flat=flat)
-        columns = list(array.T)
-    labels = names or [f"x{number}" for number in range(len(columns))]
-    wanted = {*categories}
-    found = []
-    for number, (label, column) in enumerate(zip(labels, columns, strict=True)):
-        asked = delta or label in wanted or number in wanted
-        found.append(_values(label, column, category=asked))
-    if not len(found) or not len(found[0]):
-        raise checks.InputError(f"{what} have no rows; give at least one")
-    return names, found
-
-
-def names_of(table: Any) -> list[str] | None:
-    """The names of a table's columns, or None where it has none."""
-    return _named_columns(table)[0]
-
-
-def _named_columns(table: Any) -> tuple[list[str] | None, list[Any]]:
-    """The names and columns of data frames (pandas, polars, Arrow), series with a name, and dictionaries."""
-    if hasattr(table, "toarray"):  # a sparse matrix, which may be a dictionary too
-        return None, []
-    if isinstance(table, dict):
-        return [str(name) for name in table], [np.asarray(column) for column in table.values()]
-    if hasattr(table, "column_names"):  # Arrow
-        return list(table.column_names), [table.column(name).to_numpy() for name in table.column_names]
-    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        names = list(table.columns)
-        if all(isinstance(name, str) for name in names):
-            return names, [table[name] for name in names]
-        return None, []
-    if hasattr(table, "to_numpy") and hasattr(table, "dtype"):  # a series
-        name = getattr(table, "name", None)
-        return [name if isinstance(name, str) and name else "x0"], [table]
-    return None, []
-
-
-def _array(table: Any, what: str, *, flat: bool) -> np.ndarray:
-    if not hasattr(table, "toarray"):  # a sparse matrix is left to be refused
-        table = np.asarray(table)
-        table = table[:, None] if flat and table.ndim == 1 else table
-        if table.ndim == 2 and _labels(table):  # each column a category
-            return table.astype(object)
-    array: np.ndarray = check_array(table, dtype=np.float64, input_name=what, ensure_min_samples=1)
-    return array
-
-
-def _labels(table: np.ndarray) -> bool:
-    return table.dtype.kind in "US" or (table.dtype.kind == "O" and all(isinstance(each, str) for each in table.flat))
-
-
-def _values(name: str, column: Any, *, category: bool) -> np.ndarray:
-    """The column as floats, or as objects where it is a category; refused where something is missing."""
-    values = np.asarray(column)
-    if values.dtype.kind in "iuf" and not category:
-        return _finite(name, values.astype(np.float64))
-    if values.dtype.kind == "b" and not category:
-        return values.astype(np.float64)  # of two values a standardised number is a delta kernel
-    if values.dtype.kind in "mM":
-        raise checks.InputError(f"column {name} holds dates; give numbers, such as days since a date of your choice")
-    if values.dtype.kind == "O" and not category and all(isinstance(each, (int, float, np.number)) for each in values):
-        return _finite(name, values.astype(np.float64))
-    objects = values.astype(object)
-    missing = [each is None or each != each for each in objects.tolist()]
-    if any(missing):
-        raise checks.InputError(f"column {name} lacks a value in {sum(missing)} rows; drop or fill them")
-    return np.asarray([_plain(each) for each in objects.tolist()] + [None], dtype=object)[:-1]
-
-
-def _plain(level: Any) -> Any:
-    """The level as a Python number or string; whole floats as whole numbers, so that 1 and 1.0 are one level."""
-    level = level.item() if isinstance(level, np.generic) else level
-    return int(level) if isinstance(level, (bool, float)) and float(level).is_integer() else level
-
-
-def _finite(name: str, values: np.ndarray) -> np.ndarray:
-    bad = int(np.sum(~np.isfinite(values)))
-    if bad:
-        raise checks.InputError(f"column {name} is NaN or infinity in {bad} rows; drop or fill them")
-    return values

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dualembed import checks
+from dualembed.estimators.coding import Coding
 from dualembed.problems.base import Problem
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit
@@ -113,6 +116,47 @@ def first_stage_warnings(shares: tuple[tuple[str, float], ...]) -> list[str]:
     return [
         f"the instruments are weak: they predict less than {WEAK:.0%} of the variance of {', '.join(weak)}, so that "
         "the data say little about its effect and the answer leans on the prior; look for stronger instruments"
+    ]
+
+
+def dead_ends(problem: Problem, codings: Sequence[Coding]) -> list[str]:
+    """What it means that transitions lead to levels of a category that no row starts from, in plain words.
+
+    The points of the problem's terms are the state, or state and action, and then those that it leads to, coded by the
+    codings side by side. Refused where a category has no level in common: it is then written in two ways.
+    """
+    if not any(column.levels for coding in codings for column in coding.columns):
+        return []
+    before: list[dict[str, set[Any]]] = [{} for _ in codings]
+    after: list[dict[str, set[Any]]] = [{} for _ in codings]
+    ends = np.cumsum([coding.dimension for coding in codings])
+    for terms in double_terms(problem):
+        leads = terms.points[:, 1:][terms.weights[:, 1:] != 0]
+        for points, found in ((terms.points[:, 0], before), (leads, after)):
+            for coding, part, levels in zip(codings, np.split(points, ends[:-1], axis=1), found, strict=True):
+                for name, own in coding.levels_at(part).items():
+                    levels[name] = levels.get(name, set()) | own
+    return [
+        worry
+        for coding, here, there in zip(codings, before, after, strict=True)
+        for name in here
+        for worry in _never_seen(coding.what, name, here[name], there[name])
+    ]
+
+
+def _never_seen(what: str, name: str, before: set[Any], after: set[Any]) -> list[str]:
+    """What to say of a category's levels that come after only."""
+    known, strange = (", ".join(sorted(map(str, levels))[:6]) for levels in (before, after - before))
+    if after and not after & before:
+        raise checks.InputError(
+            f"column {name} is {strange} in next {what}, but {known} in {what}, so that nothing is known of where rows "
+            "lead; write its values alike in both, or give rows that start there"
+        )
+    if not strange:
+        return []
+    return [
+        f"column {name} is {strange} in some next {what}, but in no {what} of any row, so that what follows there is a "
+        "guess; give rows that start there"
     ]
 
 

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of
-from dualembed.estimators.rows import labels_of, vector
+from dualembed.estimators.rows import vector
+from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.problems import HittingTime, arrivals
 from dualembed.selection import Consistency
 from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
 
-class HittingTimeRegressor(Estimator):
+class HittingTimeRegressor(TransitionEstimator):
     """h(s), the mean number of steps from s until the target is reached, from transitions (s, s').
 
     `target` is a condition, any function of states as they are given to `fit` to yes or no (n,), or the target states
@@ -53,24 +52,13 @@ class HittingTimeRegressor(Estimator):
 
         `episodes` (n,) label rows of one path, which depend on each other: errors are then clustered by path.
         """
-        return self._fitted(states, next_states, durations, episodes)
+        return self._fit(Transitions(states, next_states, episodes, durations=durations))
 
     def partial_fit(
         self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None
     ) -> HittingTimeRegressor:
         """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
-        if not hasattr(self, "stream_"):
-            return self._fitted(states, next_states, durations, episodes)
-        problem, groups = self._problem(self.coding_, states, next_states, durations, episodes)
-        self._learn_more(problem, groups=groups)
-        return self
-
-    def _fitted(self, states: Any, next_states: Any, durations: Any, episodes: Any) -> HittingTimeRegressor:
-        self.coding_ = coding_of("states", states, next_states, categorical=self.categorical_features)
-        problem, groups = self._problem(self.coding_, states, next_states, durations, episodes)
-        self._remember(states)
-        self._learn(problem, groups=groups)
-        return self
+        return self._partial_fit(Transitions(states, next_states, episodes, durations=durations))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """h(s), shape (n,); with `return_std` also its standard errors (n,)."""
@@ -82,8 +70,7 @@ class HittingTimeRegressor(Estimator):
 
     def equation_error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
         """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise."""
-        problem, groups = self._problem(self._coding(), states, next_states, durations, episodes)
-        return self._honest(problem, groups=groups)
+        return self._error(Transitions(states, next_states, episodes, durations=durations))
 
     def score(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> float:
         """Minus the `equation_error`: higher is better, as model selection wants it."""
@@ -101,28 +88,22 @@ class HittingTimeRegressor(Estimator):
 
         The function must not have been fitted to them. This needs no fit where a function is given.
         """
-        coding = coding_of("states", states, next_states, categorical=self.categorical_features)
-        coding = coding if function is not None else self._coding()
-        problem, groups = self._problem(coding, states, next_states, durations, episodes)
-        return self._tested(problem, function, coding, groups=groups)
+        return self._consistency(Transitions(states, next_states, episodes, durations=durations), function)
 
     def witness(self, states: Any, return_std: bool = False) -> Any:
         """E[h(s) - 1 - h(s') (s' outside) | s] as the data show it: where the equation still fails."""
         return self._witnessed(self._coding().encode(states), return_std=return_std)
 
-    def _problem(self, coding: Coding, states: Any, next_states: Any, durations: Any, episodes: Any) -> Any:
-        state, following = coding.encode(states), coding.encode(next_states, renamed=True)
-        if len(state) != len(following):
-            raise checks.InputError(f"there are {len(state)} states, but {len(following)} next states; give one a row")
-        columns = {"state": state, "next_state": following, "arrived": self._arrived(coding, next_states)}
-        if durations is not None:
-            columns["duration"] = vector("durations", durations, len(state))
-        return HittingTime(Dataset(**columns)), labels_of("episodes", episodes, len(state))
+    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> HittingTime:
+        columns["arrived"] = self._arrived(data.next_states)
+        if data.durations is not None:
+            columns["duration"] = vector("durations", data.durations, len(columns["state"]))
+        return HittingTime(Dataset(**columns))
 
-    def _arrived(self, coding: Coding, next_states: Any) -> np.ndarray:
-        columns = coding.in_order(next_states, renamed=True)
+    def _arrived(self, next_states: Any) -> np.ndarray:
+        columns = self.coding_.in_order(next_states, renamed=True)
         if callable(self.target):
-            known = coding.renamed(next_states)
+            known = self.coding_.renamed(next_states)
             flat = isinstance(known, list) or getattr(known, "ndim", 2) == 1
             inside = np.asarray(self.target(np.asarray(known)[:, None] if flat else known))
             if inside.shape != (len(columns[0]),):

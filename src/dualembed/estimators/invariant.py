@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -11,9 +12,10 @@ from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import coding_of, columns_of
+from dualembed.estimators.coding import coding_of
 from dualembed.estimators.fitting import values
-from dualembed.estimators.rows import target
+from dualembed.estimators.rows import lacking, places, target
+from dualembed.estimators.tables import columns_of, headings
 from dualembed.problems import Invariance
 from dualembed.selection import Consistency
 from dualembed.solvers.statistics import features_at, on_host
@@ -32,13 +34,12 @@ class Invariant(Estimator):
     draws: int
     test_draws: int
 
-    def _train(self, X: Any, y: np.ndarray, loss: losses.Loss) -> None:
+    def _train(self, x: np.ndarray, y: np.ndarray, loss: losses.Loss) -> None:
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
-        x = self._numbers(X)
         self.seed_ = self._seed()
         self.variation_ = _sampler(self.sampler, x)
-        drawn = np.asarray(samplers.draws(self.seed_, self.variation_, x, self.draws), dtype=np.float64)
+        drawn = samplers.draws(self.seed_, self.variation_, x, self.draws)
         self.inputs_ = coding_of("X", x)
         self.coding_ = coding_of("variations of X", drawn.reshape(-1, drawn.shape[2]))
         self._learn(self._problem(x, y, drawn, loss))
@@ -67,12 +68,13 @@ class Invariant(Estimator):
     def _test_draws(self, x: np.ndarray) -> np.ndarray:
         orbit = samplers.Orbit(self.seed_ + 1, self.variation_, self.test_draws)
         tiles = np.array_split(x, 1 + len(x) // 1024)
-        return np.concatenate([np.asarray(orbit(tile), dtype=np.float64) for tile in tiles])
+        with jax.enable_x64(True):  # x has its own units, and may need more than seven digits
+            return np.concatenate([np.asarray(orbit(tile), dtype=np.float64) for tile in tiles])
 
     def _numbers(self, X: Any) -> np.ndarray:
         """X as an array of numbers: what samplers vary."""
-        names, columns = columns_of(X, "X", flat=False)
-        for name, column in zip(names or [], columns, strict=False):
+        _, columns = columns_of(X, "X", flat=False)
+        for name, column in zip(headings(X, "X", flat=False), columns, strict=True):
             if column.dtype.kind != "f":
                 raise checks.InputError(f"column {name} is no number, and samplers vary numbers; encode or drop it")
         return np.stack(columns, axis=1)
@@ -112,11 +114,12 @@ class InvariantRegressor(RegressorMixin, Invariant):
 
     def fit(self, X: Any, y: Any) -> InvariantRegressor:
         """Learn f from X (n, d) and y (n,), with `draws` variations of every row."""
-        self._remember(X)
-        if y is None:
-            raise checks.InputError("InvariantRegressor requires y to be passed, but the target y is None")
-        x = self._numbers(X)
-        self._train(X, target(y, len(x)), losses.Square())
+        with self._draft() as draft:
+            draft._remember(X)
+            if y is None:
+                raise checks.InputError("InvariantRegressor requires y to be passed, but the target y is None")
+            x = draft._numbers(X)
+            draft._train(x, target(y, len(x)), losses.Square())
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -130,12 +133,12 @@ class InvariantRegressor(RegressorMixin, Invariant):
     def consistency_test(self, X: Any, y: Any, function: Any = None) -> Consistency:
         """Whether f, or any `function` of variations, is consistent with rows that it was not fitted to: a p-value."""
         self._coding()
-        return self._tested(self._fresh(X, y), function, self.coding_)
+        return self._tested(self._fresh(X, y), function, lambda points: (self.coding_.decode(points),))
 
     def _fresh(self, X: Any, y: Any) -> Any:
         self._check_columns(X)
         x = self._numbers(X)
-        drawn = np.asarray(samplers.draws(self.seed_ + 2, self.variation_, x, self.draws), dtype=np.float64)
+        drawn = samplers.draws(self.seed_ + 2, self.variation_, x, self.draws)
         return self._problem(x, target(y, len(x)), drawn, losses.Square())
 
 
@@ -175,25 +178,15 @@ class InvariantClassifier(ClassifierMixin, Invariant):
 
     def fit(self, X: Any, y: Any) -> InvariantClassifier:
         """Learn f from X (n, d) and two classes y (n,), with `draws` variations of every row."""
-        self._remember(X)
-        if y is None:
-            raise checks.InputError("InvariantClassifier requires y to be passed, but the target y is None")
-        if self.loss not in CLASSIFICATION:
-            raise checks.InputError(f"loss must be one of {', '.join(CLASSIFICATION)}, not {self.loss!r}")
-        x = self._numbers(X)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise checks.InputError(f"y has one class only, {self.classes_[0]!r}; a classifier needs two")
-        if len(self.classes_) > 2:
-            raise checks.InputError(
-                f"Only binary classification is supported, but y has {len(self.classes_)} classes; wrap the classifier "
-                "in sklearn.multiclass.OneVsRestClassifier"
-            )
-        if len(labels) != len(x):
-            raise checks.InputError(f"X has {len(x)} rows, but y {len(labels)}; give one class a row")
-        self._train(X, 2.0 * codes - 1.0, losses.BY_NAME[self.loss]())
+        with self._draft() as draft:
+            draft._remember(X)
+            if y is None:
+                raise checks.InputError("InvariantClassifier requires y to be passed, but the target y is None")
+            if self.loss not in CLASSIFICATION:
+                raise checks.InputError(f"loss must be one of {', '.join(CLASSIFICATION)}, not {self.loss!r}")
+            x = draft._numbers(X)
+            draft.classes_, signs = _classes(y, len(x))
+            draft._train(x, signs, losses.BY_NAME[self.loss]())
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -216,6 +209,25 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _classes(y: Any, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """(the two classes, -1 or 1 for each row (n,))."""
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "O" and (bad := lacking(labels)).any():
+        raise checks.InputError(f"y lacks a class in {places(bad)}; drop those rows")
+    check_classification_targets(labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise checks.InputError(f"y has one class only, {classes[0]!r}; a classifier needs two")
+    if len(classes) > 2:
+        raise checks.InputError(
+            f"Only binary classification is supported, but y has {len(classes)} classes; wrap the classifier in "
+            "sklearn.multiclass.OneVsRestClassifier"
+        )
+    if len(labels) != rows:
+        raise checks.InputError(f"X has {rows} rows, but y {len(labels)}; give one class a row")
+    return classes, 2.0 * codes - 1.0
 
 
 def _sampler(sampler: Any, x: np.ndarray) -> Any:

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of, names_of
+from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.diagnostics import first_stage, first_stage_warnings
 from dualembed.estimators.rows import labels_of, target
+from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
 from dualembed.selection import Consistency
 from dualembed.solvers.uncertainty import Estimate
@@ -56,32 +58,19 @@ class IVRegressor(RegressorMixin, Estimator):
         Instruments move X and touch y through X only; controls are exogenous columns that y depends on too. `groups`
         (n,) label rows that depend on each other, by which standard errors are clustered.
         """
-        return self._fitted(X, y, instruments, controls, groups)
+        with self._draft() as draft:
+            draft._begin(X, y, instruments, controls, groups)
+        return self
 
     def partial_fit(
         self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None
     ) -> IVRegressor:
         """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
-        if not hasattr(self, "stream_"):
-            return self._fitted(X, y, instruments, controls, groups)
-        self._check_columns(X)
-        problem = self._problem(X, y, instruments, controls)
-        self._learn_more(problem, groups=labels_of("groups", groups, problem.source.rows))
-        self._unstandardise()
-        return self
-
-    def _fitted(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> IVRegressor:
-        self._remember(X)
-        if y is None:
-            raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
-        self._code(X, instruments, controls, flat=False)
-        problem = self._problem(X, y, instruments, controls)
-        self._learn(problem, groups=labels_of("groups", groups, problem.source.rows))
-        if instruments is not None:
-            width = self.instruments_.dimension  # type: ignore[union-attr]
-            shares = first_stage(problem, _coordinates(self.coding_), width, groups=groups, seed=self._seed())
-            self._note(first_stage_warnings(shares), first_stage=shares)
-        self._unstandardise()
+        with self._draft(afresh=False) as draft:
+            if hasattr(self, "stream_"):
+                draft._go_on(X, y, instruments, controls, groups)
+            else:
+                draft._begin(X, y, instruments, controls, groups)
         return self
 
     def predict(self, X: Any, controls: Any = None, return_std: bool = False) -> Any:
@@ -106,14 +95,30 @@ class IVRegressor(RegressorMixin, Estimator):
         problem = self._problem(X, y, instruments, controls)
         return self._honest(problem, groups=labels_of("groups", groups, problem.source.rows))
 
-    def score(self, X: Any, y: Any, instruments: Any = None, controls: Any = None, sample_weight: Any = None) -> float:
-        """R² of plain regression; with instruments minus the `moment_error`, since R² would reward confounding."""
-        check_is_fitted(self, "function_")
-        if self.instruments_ is None:
-            from sklearn.metrics import r2_score
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        instruments: Any = None,
+        controls: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> float:
+        """R² of plain regression; with instruments minus the `moment_error`, since R² would reward confounding.
 
-            return float(r2_score(y, self.predict(X, controls), sample_weight=sample_weight))
-        return -self.moment_error(X, y, instruments, controls).value
+        `sample_weight` (n,) is for R²; `groups` (n,) for the error, whose folds keep each group together.
+        """
+        check_is_fitted(self, "function_")
+        if self.instruments_ is not None:
+            if sample_weight is not None:
+                raise checks.InputError(
+                    "sample_weight has no use with instruments, since the honest error counts every row alike; leave "
+                    "it out, or repeat rows"
+                )
+            return -self.moment_error(X, y, instruments, controls, groups).value
+        found = self.predict(X, controls)
+        labels_of("groups", groups, len(found))  # refused alike, though R² has no use for them
+        return float(r2_score(y, found, sample_weight=sample_weight))
 
     def consistency_test(
         self,
@@ -129,14 +134,14 @@ class IVRegressor(RegressorMixin, Estimator):
         The function must not have been fitted to them. This needs no fit where a function is given.
         """
         model = self
-        if function is not None:
-            model = IVRegressor(categorical_features=self.categorical_features)
-            model._code(X, instruments, controls, flat=True)
-        else:
+        if function is None:
             check_is_fitted(self, "function_")
+        else:
+            model = self._copy(afresh=True)
+            model._code(X, instruments, controls)
         problem = model._problem(X, y, instruments, controls)
         groups = labels_of("groups", groups, problem.source.rows)
-        return self._tested(problem, function, model._joint(), groups=groups)
+        return self._tested(problem, function, model._decoded, groups=groups)
 
     def witness(self, instruments: Any, controls: Any = None, return_std: bool = False) -> Any:
         """E[f(X) - y | instruments, controls] as the data show it; without instruments give X."""
@@ -145,7 +150,27 @@ class IVRegressor(RegressorMixin, Estimator):
         contexts = _beside(coding.encode(instruments), self.controls_, controls)
         return self._witnessed(contexts, return_std=return_std)
 
-    def _code(self, X: Any, instruments: Any, controls: Any, *, flat: bool) -> None:
+    def _begin(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
+        self._remember(X)
+        if y is None:
+            raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
+        self._code(X, instruments, controls)
+        problem = self._problem(X, y, instruments, controls)
+        labels = labels_of("groups", groups, problem.source.rows)
+        self._learn(problem, groups=labels)
+        if self.instruments_ is not None:
+            width = self.instruments_.dimension
+            shares = first_stage(problem, _coordinates(self.coding_), width, groups=labels, seed=self._seed())
+            self._note(first_stage_warnings(shares), first_stage=shares)
+        self._unstandardise()
+
+    def _go_on(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
+        self._check_columns(X)
+        problem = self._problem(X, y, instruments, controls)
+        self._learn_more(problem, groups=labels_of("groups", groups, problem.source.rows))
+        self._unstandardise()
+
+    def _code(self, X: Any, instruments: Any, controls: Any) -> None:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
         asked = self.categorical_features
         named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]
@@ -153,22 +178,36 @@ class IVRegressor(RegressorMixin, Estimator):
         def coded(what: str, table: Any) -> Coding | None:
             if table is None:
                 return None
-            return coding_of(what, table, categorical=[name for name in named if name in (names_of(table) or [])])
+            return coding_of(what, table, categorical=[name for name in headings(table, what) if name in named])
 
         self.controls_, self.instruments_ = coded("controls", controls), coded("instruments", instruments)
-        elsewhere = {
-            name for coding in (self.controls_, self.instruments_) if coding is not None for name in coding.names
-        }
-        known = {*(names_of(X) or [])}
+        own, beside = headings(X, "X", flat=False), [] if self.controls_ is None else self.controls_.names
+        shared = [name for name in own if name in beside]
+        if shared:
+            raise checks.InputError(
+                f"X and controls both have a column {shared[0]}; leave it out of one, or give it another name there"
+            )
+        elsewhere = {*beside, *([] if self.instruments_ is None else self.instruments_.names)}
         if named:
-            asked = [each for each in asked if each in known or each not in elsewhere]
-        self.coding_ = coding_of("X", X, flat=flat, categorical=asked)
+            asked = [each for each in asked if each in own or each not in elsewhere]
+        self.coding_ = coding_of("X", X, flat=False, categorical=asked)
 
-    def _joint(self) -> Coding:
-        """The coding of X with the controls beside it."""
+    def _decoded(self, points: np.ndarray) -> tuple[Any]:
+        """X with the controls beside it at coded points: an array, or a dictionary where there are categories."""
         if self.controls_ is None:
-            return self.coding_
-        return Coding("X", (*self.coding_.columns, *_shifted(self.controls_, len(self.coding_.columns))), False)
+            return (self.coding_.decode(points),)
+        parts = np.split(points, [self.coding_.dimension], axis=1)
+        tables = [coding.decode(part) for coding, part in zip(self._codings(), parts, strict=True)]
+        if not any(isinstance(table, dict) for table in tables):
+            return (np.concatenate(tables, axis=1),)
+        found: dict[str, np.ndarray] = {}
+        for coding, table in zip(self._codings(), tables, strict=True):
+            found |= table if isinstance(table, dict) else dict(zip(coding.names, table.T, strict=True))
+        return (found,)
+
+    def _codings(self) -> list[Coding]:
+        """Those of X and of the controls, whose coordinates stand side by side."""
+        return [self.coding_] if self.controls_ is None else [self.coding_, self.controls_]
 
     def _points(self, X: Any, controls: Any) -> np.ndarray:
         self._check_columns(X)
@@ -191,34 +230,33 @@ class IVRegressor(RegressorMixin, Estimator):
         """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line."""
         features = getattr(self.function_, "features", None)
         inner = getattr(features, "function", features)
-        if not isinstance(inner, AffineMap) or any(column.levels for column in self._joint().columns):
+        codings = self._codings()
+        columns = [column for coding in codings for column in coding.columns]
+        if not isinstance(inner, AffineMap) or any(column.levels for column in columns):
             return
-        columns = self._joint().columns
+        widths = np.cumsum([0, *(coding.dimension for coding in codings)])
+        starts = [begin + start for begin, coding in zip(widths, codings, strict=False) for start in coding.starts]
+
+        def in_units(slopes: np.ndarray) -> np.ndarray:
+            """A number for each column from one for each coordinate; 0 for those that are left out."""
+            pairs = zip(columns, starts, strict=True)
+            return np.array([slopes[start] / column.scale if column.width else 0.0 for column, start in pairs])
+
         first, *slopes = np.asarray(self.function_.weights, dtype=np.float64)
-        weights = iter(slopes)
-        self.coef_ = np.array([next(weights) / column.scale if column.width else 0.0 for column in columns])
+        self.coef_ = in_units(np.asarray(slopes))
         means = np.array([column.mean if column.width else 0.0 for column in columns])
         self.intercept_ = float(first - self.coef_ @ means)
         if self.uncertainty_ is not None:
-            spread = iter(np.linalg.norm(self.uncertainty_.sandwich.root, axis=1)[1:])
-            self.coef_stderr_ = np.array([next(spread) / column.scale if column.width else 0.0 for column in columns])
+            self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.sandwich.root, axis=1)[1:])
 
 
 def _coordinates(coding: Coding) -> list[str]:
-    """A name for each coordinate."""
+    """A name for each coordinate; none where every column is constant."""
     names = []
     for column in coding.columns:
-        names += [column.name] if column.width == 1 else [f"{column.name}={level}" for level in column.levels]
-    return names or ["x"]
-
-
-def _shifted(coding: Coding, by: int) -> list[Any]:
-    import dataclasses
-
-    return [
-        column if column.copy_of is None else dataclasses.replace(column, copy_of=column.copy_of + by)
-        for column in coding.columns
-    ]
+        if column.width:
+            names += [column.name] if column.width == 1 else [f"{column.name}={level}" for level in column.levels]
+    return names
 
 
 def _beside(points: np.ndarray, coding: Coding | None, controls: Any) -> np.ndarray:

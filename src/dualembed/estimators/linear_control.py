@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dualembed import checks
-from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of
-from dualembed.estimators.rows import labels_of, vector
+from dualembed.estimators.rows import vector
+from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.policies import numbers
 from dualembed.problems import FirstExit
 from dualembed.selection import Consistency
@@ -17,7 +15,7 @@ from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
 
-class LinearControl(Estimator):
+class LinearControl(TransitionEstimator):
     """z(s) = exp(-v(s)), the desirability of a state, v being the least cost until a terminal state is reached.
 
     The cost of steering is the divergence from the passive dynamics, whose transitions (s, s') are the data; then
@@ -57,26 +55,15 @@ class LinearControl(Estimator):
         `terminal_costs` (n,) are q_T(s') there, and do not matter elsewhere; one number will do for all. `episodes`
         (n,) label rows that depend on each other.
         """
-        return self._fitted(states, costs, next_states, terminal, terminal_costs, episodes)
+        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
+        return self._fit(data)
 
     def partial_fit(
         self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
     ) -> LinearControl:
         """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
-        if not hasattr(self, "stream_"):
-            return self._fitted(states, costs, next_states, terminal, terminal_costs, episodes)
-        problem, groups = self._problem(self.coding_, states, costs, next_states, terminal, terminal_costs, episodes)
-        self._learn_more(problem, groups=groups)
-        return self
-
-    def _fitted(
-        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any, episodes: Any
-    ) -> LinearControl:
-        self.coding_ = coding_of("states", states, next_states, categorical=self.categorical_features)
-        problem, groups = self._problem(self.coding_, states, costs, next_states, terminal, terminal_costs, episodes)
-        self._remember(states)
-        self._learn(problem, groups=groups)
-        return self
+        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
+        return self._partial_fit(data)
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """z(s), shape (n,); with `return_std` also its standard errors (n,)."""
@@ -96,8 +83,8 @@ class LinearControl(Estimator):
         self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
     ) -> Estimate:
         """E[E[z(s) - exp(-q(s)) z(s') | s]²] on transitions that it was not fitted to, without their noise."""
-        problem, groups = self._problem(self._coding(), states, costs, next_states, terminal, terminal_costs, episodes)
-        return self._honest(problem, groups=groups)
+        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
+        return self._error(data)
 
     def score(
         self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
@@ -119,37 +106,19 @@ class LinearControl(Estimator):
 
         The function must not have been fitted to them. This needs no fit where a function is given.
         """
-        coding = coding_of("states", states, next_states, categorical=self.categorical_features)
-        coding = coding if function is not None else self._coding()
-        problem, groups = self._problem(coding, states, costs, next_states, terminal, terminal_costs, episodes)
-        return self._tested(problem, function, coding, groups=groups)
+        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
+        return self._consistency(data, function)
 
     def witness(self, states: Any, return_std: bool = False) -> Any:
         """E[z(s) - exp(-q(s)) z(s') | s] as the data show it: where the equation still fails."""
         return self._witnessed(self._coding().encode(states), return_std=return_std)
 
-    def _problem(
-        self,
-        coding: Coding,
-        states: Any,
-        costs: Any,
-        next_states: Any,
-        terminal: Any,
-        terminal_costs: Any,
-        episodes: Any,
-    ) -> Any:
-        state, following = coding.encode(states), coding.encode(next_states, renamed=True)
-        rows = len(state)
-        if rows != len(following):
-            raise checks.InputError(f"there are {rows} states, but {len(following)} next states; give one a row")
-        if np.ndim(terminal_costs) == 0:
-            terminal_costs = np.full(rows, float(terminal_costs))
-        columns = {
-            "state": state,
-            "next_state": following,
-            "cost": vector("costs", costs, rows),
-            "terminal": vector("terminal", terminal, rows),
-        }
-        costs_there = np.where(columns["terminal"] > 0, numbers("terminal_costs", terminal_costs), 0.0)
-        columns["terminal_cost"] = vector("terminal_costs", costs_there, rows)
-        return FirstExit(Dataset(**columns)), labels_of("episodes", episodes, rows)
+    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> FirstExit:
+        rows = len(columns["state"])
+        columns["cost"] = vector("costs", data.costs, rows)
+        columns["terminal"] = vector("terminal", data.terminal, rows)
+        final = numbers("terminal_costs", data.terminal_costs)
+        if final.shape in ((), (rows,)):
+            final = np.where(columns["terminal"] > 0, final, 0.0)
+        columns["terminal_cost"] = vector("terminal_costs", final, rows)
+        return FirstExit(Dataset(**columns))

@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of
-from dualembed.estimators.rows import labels_of, starts, vector
+from dualembed.estimators.rows import starts, vector
+from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.problems import PolicyEvaluation
 from dualembed.propensities import overlap as overlap_of
 from dualembed.selection import Consistency
@@ -18,7 +17,7 @@ from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
 
-class PolicyEvaluator(Estimator):
+class PolicyEvaluator(TransitionEstimator):
     """V(s), the discounted reward that a policy collects from a state on, from transitions (s, r, s') it made.
 
     `discount` is the problem's own. `reward_known` says that the reward is a function of the state, which makes errors
@@ -69,7 +68,8 @@ class PolicyEvaluator(Estimator):
         (`policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other and are
         in the order of time: errors are then clustered by episode, and `value()` knows where episodes start.
         """
-        return self._fitted(states, rewards, next_states, terminated, weights, episodes)
+        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
+        return self._fit(data)
 
     def partial_fit(
         self,
@@ -81,26 +81,8 @@ class PolicyEvaluator(Estimator):
         episodes: Any = None,
     ) -> PolicyEvaluator:
         """Learn from these transitions, of new episodes, besides earlier ones; the first call chooses the model."""
-        if not hasattr(self, "stream_"):
-            return self._fitted(states, rewards, next_states, terminated, weights, episodes)
-        problem, groups = self._problem(self.coding_, states, rewards, next_states, terminated, weights, episodes)
-        self._learn_more(problem, groups=groups)
-        if self.starts_ is not None and episodes is not None:
-            self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(episodes)]])
-        return self
-
-    def _fitted(
-        self, states: Any, rewards: Any, next_states: Any, terminated: Any, weights: Any, episodes: Any
-    ) -> PolicyEvaluator:
-        self.coding_ = coding_of("states", states, next_states, categorical=self.categorical_features)
-        problem, groups = self._problem(self.coding_, states, rewards, next_states, terminated, weights, episodes)
-        self._remember(states)
-        self.starts_ = problem.source.table["state"][starts(episodes)] if episodes is not None else None
-        self._learn(problem, groups=groups)
-        if weights is not None:
-            overlap = overlap_of(problem.source.table["weight"])
-            self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
-        return self
+        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
+        return self._partial_fit(data)
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """V(s), shape (n,); with `return_std` also its standard errors (n,)."""
@@ -135,8 +117,8 @@ class PolicyEvaluator(Estimator):
 
         An honest estimate, without the variance that the square of a one-sample error has; it may be slightly negative.
         """
-        problem, groups = self._problem(self._coding(), states, rewards, next_states, terminated, weights, episodes)
-        return self._honest(problem, groups=groups)
+        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
+        return self._error(data)
 
     def score(
         self,
@@ -164,34 +146,32 @@ class PolicyEvaluator(Estimator):
 
         The function must not have been fitted to them. This needs no fit where a function is given.
         """
-        coding = coding_of("states", states, next_states, categorical=self.categorical_features)
-        coding = coding if function is not None else self._coding()
-        problem, groups = self._problem(coding, states, rewards, next_states, terminated, weights, episodes)
-        return self._tested(problem, function, coding, groups=groups)
+        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
+        return self._consistency(data, function)
 
     def witness(self, states: Any, return_std: bool = False) -> Any:
         """E[V(s) - r - discount V(s') | s] as the data show it: where the equation still fails, and by how much."""
         return self._witnessed(self._coding().encode(states), return_std=return_std)
 
-    def _problem(
-        self,
-        coding: Coding,
-        states: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any,
-        weights: Any,
-        episodes: Any,
-    ) -> tuple[Any, Any]:
-        state = coding.encode(states)
-        columns = {"state": state, "reward": vector("rewards", rewards, len(state))}
-        columns["next_state"] = coding.encode(next_states, renamed=True)
-        if len(columns["next_state"]) != len(state):
-            raise checks.InputError(
-                f"states have {len(state)} rows, but next_states {len(columns['next_state'])}; give one a transition"
-            )
-        for name, given, column in (("terminated", terminated, "terminated"), ("weights", weights, "weight")):
-            if given is not None:
-                columns[column] = vector(name, given, len(state))
-        problem = PolicyEvaluation(Dataset(**columns), self.discount, reward_known=self.reward_known)
-        return problem, labels_of("episodes", episodes, len(state))
+    def _begin(self, data: Transitions) -> Any:
+        problem = super()._begin(data)
+        self.starts_ = None if data.episodes is None else problem.source.table["state"][starts(data.episodes)]
+        if data.weights is not None:
+            overlap = overlap_of(problem.source.table["weight"])
+            self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
+        return problem
+
+    def _go_on(self, data: Transitions) -> Any:
+        problem = super()._go_on(data)
+        if self.starts_ is not None and data.episodes is not None:
+            self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(data.episodes)]])
+        return problem
+
+    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> PolicyEvaluation:
+        rows = len(columns["state"])
+        columns["reward"] = vector("rewards", data.rewards, rows)
+        if data.terminated is not None:
+            columns["terminated"] = vector("terminated", data.terminated, rows)
+        if data.weights is not None:
+            columns["weight"] = vector("weights", data.weights, rows)
+        return PolicyEvaluation(Dataset(**columns), self.discount, reward_known=self.reward_known)

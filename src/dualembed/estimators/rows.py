@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import assert_all_finite, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks
 from dualembed.policies import numbers
@@ -13,16 +13,13 @@ from dualembed.policies import numbers
 
 def vector(name: str, values: Any, rows: int) -> np.ndarray:
     """The values (n,) in float64, finite; a single column (n, 1) will do."""
-    given = numbers(name, values.to_numpy() if hasattr(values, "to_numpy") else values)
+    given = numbers(name, _with_nan(values))
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
     if given.shape != (rows,):
         raise checks.InputError(f"{name} must have shape ({rows},), one number a row, but have {given.shape}")
     bad = ~np.isfinite(given)
     if bad.any():
-        raise checks.InputError(
-            f"{name} must be finite, but are NaN or infinity in {int(bad.sum())} rows, the first of them row "
-            f"{int(np.argmax(bad))}; drop or fill them"
-        )
+        raise checks.InputError(f"{name} must be finite, but are NaN or infinity in {places(bad)}; drop or fill them")
     return given
 
 
@@ -33,7 +30,13 @@ def labels_of(name: str, labels: Any, rows: int) -> np.ndarray | None:
     given = np.asarray(labels)
     if given.shape != (rows,):
         raise checks.InputError(f"{name} must have shape ({rows},), one label a row, but have {given.shape}")
-    return np.unique(given, return_inverse=True)[1]
+    bad = lacking(given)
+    if bad.any():
+        raise checks.InputError(f"{name} lack a label in {places(bad)}; label those rows too, or drop them")
+    try:
+        return np.unique(given, return_inverse=True)[1]
+    except TypeError:
+        raise checks.InputError(f"{name} must be labels of one kind, all of them text or all numbers") from None
 
 
 def starts(labels: Any) -> np.ndarray:
@@ -43,8 +46,50 @@ def starts(labels: Any) -> np.ndarray:
 
 def target(values: Any, rows: int) -> np.ndarray:
     """The target y (n,), as scikit-learn reads it: a single column is taken with a warning."""
-    found: np.ndarray = column_or_1d(values, warn=True, dtype=np.float64)
+    found: np.ndarray = column_or_1d(_with_nan(values), warn=True, dtype=np.float64)
     if len(found) != rows:
         raise checks.InputError(f"X has {rows} rows, but y {len(found)}; give one target a row")
-    assert_all_finite(found, input_name="y")
+    bad = ~np.isfinite(found)
+    if bad.any():
+        raise checks.InputError(f"y is NaN or infinity in {places(bad)}; drop those rows")
     return found
+
+
+def lacking(values: np.ndarray) -> np.ndarray:
+    """Whether each value is missing: None, NaN, or pandas' NaT and NA."""
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
+    if values.dtype.kind != "O":
+        return np.zeros(values.shape, dtype=bool)
+    return np.array([_lacks(value) for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+
+
+def places(bad: np.ndarray) -> str:
+    """How many rows, and the first of them, counted from 0.
+
+    >>> places(np.array([False, True, True])), places(np.array([False, True]))
+    ('2 rows, the first of them row 1', 'row 1')
+    """
+    first = f"row {int(np.argmax(bad))}"
+    return first if bad.sum() == 1 else f"{int(bad.sum())} rows, the first of them {first}"
+
+
+def _lacks(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA says neither yes nor no
+        return True
+    except ValueError:  # an array is no single value, and not for this to refuse
+        return False
+
+
+def _with_nan(values: Any) -> Any:
+    """The values with NaN for what a nullable column or a list lacks; anything else as it is."""
+    given = values.to_numpy() if hasattr(values, "to_numpy") else values
+    try:
+        objects = np.asarray(given)
+    except ValueError:  # rows of several lengths, for others to refuse
+        return given
+    return np.where(lacking(objects), np.nan, objects).tolist() if objects.dtype.kind == "O" else given

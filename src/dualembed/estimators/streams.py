@@ -52,12 +52,13 @@ class Stream:
         judged = _judged(problem, function, groups)
         (more,) = gather(problem, function.features, self.dual.features)
         statistics = self.statistics + more
-        theta, penalty = self._solved(statistics, function)
+        theta, eta, penalty = self._solved(statistics, function)
         found = LinearFunction(function.features, theta)
         share = more.count / statistics.count
         own = score_covariance(problem, found, self.dual.features, groups=groups)
         scores = (1 - share) * self.scores + share * own
-        stream = dataclasses.replace(self, statistics=statistics, scores=scores)
+        dual = LinearFunction(self.dual.features, eta)
+        stream = dataclasses.replace(self, statistics=statistics, scores=scores, dual=dual)
         penalties: dict[str, Any] = {"primal_penalty": penalty, "dual_penalty": self.dual_penalty}
         uncertainty = spreads([statistics], found, scores, **penalties)
         singular, freedom = strength(statistics, **penalties)
@@ -66,13 +67,14 @@ class Stream:
         diagnostics = Diagnostics(statistics.count, judged, singular, freedom, variance, warnings=warnings)
         return stream, found, uncertainty, witness(statistics, self.dual.features, theta, scores), diagnostics
 
-    def _solved(self, statistics: Statistics, function: LinearFunction) -> tuple[np.ndarray, float]:
-        theta = np.asarray(function.weights, dtype=np.float64)
+    def _solved(self, statistics: Statistics, function: LinearFunction) -> tuple[np.ndarray, np.ndarray, float]:
+        """(weights of f, those of the dual, penalty)."""
+        theta, eta = np.asarray(function.weights, dtype=np.float64), np.zeros(self.dual.features.size)
         penalty = 0.0
         for _ in range(3):
             penalty = statistics.residual_variance(theta) / (statistics.count * self.amplitude)
-            theta, _ = solution([statistics], penalty, self.dual_penalty)
-        return theta, penalty
+            theta, eta = solution([statistics], penalty, self.dual_penalty)
+        return theta, eta, penalty
 
 
 def diagnose(fit: Fit, stream: Stream, *, groups: Any, seed: int) -> tuple[Diagnostics, Spread]:
@@ -82,7 +84,8 @@ def diagnose(fit: Fit, stream: Stream, *, groups: Any, seed: int) -> tuple[Diagn
         "primal_penalty": number(fit.saddle.primal_penalty),
         "dual_penalty": number(fit.saddle.dual_penalty),
     }
-    judged = held_out(problem, primal.features, dual.features, **penalties, groups=groups, seed=seed)
+    across = fit.folds is not None and fit.folds > 1
+    judged = held_out(problem, primal.features, dual.features, **penalties, across=across, groups=groups, seed=seed)
     statistics, theta = stream.statistics, np.asarray(primal.weights, dtype=np.float64)
     singular, freedom = strength(statistics, **penalties)
     warnings, variance = tuple(few_rows(statistics.count, freedom)), statistics.residual_variance(theta)

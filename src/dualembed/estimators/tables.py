@@ -1,0 +1,156 @@
+"""The columns of tables as people have them: arrays, data frames, series, dictionaries; of numbers or of categories."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from dualembed import checks
+from dualembed.estimators.rows import lacking, places
+
+
+def columns_of(
+    table: Any, what: str, *, flat: bool = True, categories: Any = (), delta: bool = False
+) -> tuple[list[str] | None, list[np.ndarray]]:
+    """(names, columns) of anything table-like: floats for numbers, objects for categories; names None for arrays.
+
+    `categories` are names and places of columns that are categories whatever they hold; `delta` says that all are.
+    """
+    names, columns = named_columns(table)
+    columns = columns or list(_array(table, what, flat=flat).T)
+    wanted = {*categories}
+    found = []
+    for number, (label, column) in enumerate(zip(names or unnamed(what, len(columns)), columns, strict=True)):
+        asked = delta or label in wanted or number in wanted or _declared(column)
+        found.append(_values(label, column, category=asked))
+    if not len(found) or not len(found[0]):
+        raise checks.InputError(f"{what} have no rows; give at least one")
+    return names, found
+
+
+def headings(table: Any, what: str, *, flat: bool = True) -> list[str]:
+    """What the columns are called: their names, or those that columns without names have."""
+    names, columns = named_columns(table)
+    return names or unnamed(what, len(columns) or _array(table, what, flat=flat).shape[1])
+
+
+def names_of(table: Any) -> list[str] | None:
+    """The names of a table's columns, or None where it has none."""
+    return named_columns(table)[0]
+
+
+def unnamed(what: str, count: int) -> list[str]:
+    """Names for columns that have none: x0, x1, ... of X and of states; of what stands beside them other ones.
+
+    >>> unnamed("X", 2), unnamed("controls", 2), unnamed("instruments", 1)
+    (['x0', 'x1'], ['control 0', 'control 1'], ['instrument'])
+    """
+    if what not in ("instruments", "controls", "actions"):
+        return [f"x{number}" for number in range(count)]
+    single = what.removesuffix("s")
+    return [single] if count == 1 else [f"{single} {number}" for number in range(count)]
+
+
+def named_columns(table: Any) -> tuple[list[str] | None, list[Any]]:
+    """The names and columns of data frames (pandas, polars, Arrow), series and dictionaries; no columns of an array."""
+    if hasattr(table, "toarray"):  # a sparse matrix, which may be a dictionary too
+        return None, []
+    if isinstance(table, dict):
+        return _checked([str(name) for name in table]), [np.asarray(column) for column in table.values()]
+    if hasattr(table, "column_names"):  # Arrow
+        names = _checked(list(table.column_names))
+        return names, [table.column(name).to_numpy() for name in names]
+    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        names = list(table.columns)
+        if all(isinstance(name, str) for name in names):
+            return _checked(names), [table[name] for name in names]
+        return None, []
+    if hasattr(table, "to_numpy") and hasattr(table, "dtype"):  # a series
+        name = getattr(table, "name", None)
+        return [name] if isinstance(name, str) and name else None, [table]
+    return None, []
+
+
+def kind_of(values: np.ndarray) -> str:
+    """ "numbers", "text", or "both"."""
+    if values.dtype.kind == "f":
+        return "numbers"
+    texts = {isinstance(value, str) for value in set(values.tolist())}
+    return "both" if len(texts) == 2 else "text" if texts == {True} else "numbers"
+
+
+def levels_of(values: np.ndarray) -> np.ndarray:
+    """The values as objects, Python's own numbers and text; whole floats as whole numbers: 1 and 1.0 are one level."""
+    return np.asarray([_plain(value) for value in values.tolist()] + [None], dtype=object)[:-1]
+
+
+def _checked(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise checks.InputError(f"a table has two columns named {twice}; give each a name of its own")
+    return names
+
+
+def _array(table: Any, what: str, *, flat: bool) -> np.ndarray:
+    if not hasattr(table, "toarray"):  # a sparse matrix is left to be refused
+        table = np.asarray(table)
+        table = table[:, None] if flat and table.ndim == 1 else table
+        if table.ndim == 2 and _has_text(table):  # of columns that are looked at one by one
+            return table.astype(object)
+        table = np.where(lacking(table), np.nan, table) if table.dtype.kind == "O" else table
+    array: np.ndarray = check_array(table, dtype=np.float64, input_name=what, ensure_all_finite=False)
+    return array
+
+
+def _has_text(table: np.ndarray) -> bool:
+    return table.dtype.kind in "US" or (table.dtype.kind == "O" and any(isinstance(each, str) for each in table.flat))
+
+
+def _declared(column: Any) -> bool:
+    """Whether a column says of itself that it is a category, as pandas' do even where they are numbers."""
+    return getattr(getattr(column, "dtype", None), "name", None) == "category"
+
+
+def _values(name: str, column: Any, *, category: bool) -> np.ndarray:
+    """The column as floats, or as objects where it is a category; refused where something is missing."""
+    values = np.asarray(column)
+    if values.dtype.kind in "iuf" and not category:
+        return _finite(name, values.astype(np.float64))
+    if values.dtype.kind == "b" and not category:
+        return values.astype(np.float64)  # of two values a standardised number is a delta kernel
+    if values.dtype.kind in "mM":
+        raise checks.InputError(f"column {name} holds dates; give numbers, such as days since a date of your choice")
+    distinct = _distinct(name, values)
+    if lacking(np.array([*distinct, None], dtype=object)[:-1]).any():
+        raise checks.InputError(f"column {name} lacks a value in {places(lacking(values))}; drop or fill them")
+    if values.dtype.kind == "O" and not category and all(isinstance(each, (Real, Decimal)) for each in distinct):
+        return _finite(name, values.astype(np.float64))
+    return values.astype(object) if all(type(each) is str for each in distinct) else levels_of(values)
+
+
+def _distinct(name: str, values: np.ndarray) -> set[Any]:
+    """The values that there are, of which a long column of labels has few."""
+    try:
+        return set(values.tolist())
+    except TypeError:
+        strange = next((each for each in values.tolist() if not isinstance(each, Hashable)), values[0])
+        raise checks.InputError(
+            f"column {name} holds {strange!r}, which is neither a number nor text; encode it"
+        ) from None
+
+
+def _plain(level: Any) -> Any:
+    level = level.item() if isinstance(level, np.generic) else level
+    return int(level) if isinstance(level, (bool, float)) and float(level).is_integer() else level
+
+
+def _finite(name: str, values: np.ndarray) -> np.ndarray:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise checks.InputError(f"column {name} is NaN or infinity in {places(bad)}; drop or fill them")
+    return values

@@ -1,0 +1,112 @@
+"""What estimators of one-step transitions share: how transitions are read, fitted to, gone on with and judged by."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dualembed import checks
+from dualembed.estimators.base import Estimator
+from dualembed.estimators.coding import Coding, coding_of
+from dualembed.estimators.diagnostics import dead_ends
+from dualembed.estimators.rows import labels_of
+from dualembed.selection import Consistency
+from dualembed.solvers.uncertainty import Estimate
+
+
+@dataclasses.dataclass(frozen=True)
+class Transitions:
+    """Tables and columns as they are given, one transition a row; None for what is not there."""
+
+    states: Any
+    next_states: Any
+    episodes: Any = None
+    actions: Any = None
+    next_actions: Any = None
+    rewards: Any = None
+    terminated: Any = None
+    weights: Any = None
+    durations: Any = None
+    costs: Any = None
+    terminal: Any = None
+    terminal_costs: Any = None
+
+
+class TransitionEstimator(Estimator):
+    """An estimator of a function of states, or of states and actions, from transitions."""
+
+    categorical_features: Any
+
+    @abstractmethod
+    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> Any:
+        """The problem of the coded columns `state` and `next_state`, and of others of the data that it needs."""
+
+    def _fit(self, data: Transitions) -> Self:
+        with self._draft() as draft:
+            draft._begin(data)
+        return self
+
+    def _partial_fit(self, data: Transitions) -> Self:
+        with self._draft(afresh=False) as draft:
+            if hasattr(self, "stream_"):
+                draft._go_on(data)
+            else:
+                draft._begin(data)
+        return self
+
+    def _error(self, data: Transitions) -> Estimate:
+        """The honest error on transitions that it was not fitted to."""
+        check_is_fitted(self, "function_")
+        problem, groups = self._problem(data)
+        return self._honest(problem, groups=groups)
+
+    def _consistency(self, data: Transitions, function: Any) -> Consistency:
+        """That of the function, or of the fitted one without, with transitions that it was not fitted to."""
+        model = self
+        if function is None:
+            check_is_fitted(self, "function_")
+        else:
+            model = self._copy(afresh=True)
+            model._code(data)
+        problem, groups = model._problem(data)
+        return self._tested(problem, function, model._decoded, groups=groups)
+
+    def _begin(self, data: Transitions) -> Any:
+        """Learn from the first rows; their problem."""
+        self._code(data)
+        problem, groups = self._problem(data)
+        self._remember(data.states)
+        worries = dead_ends(problem, self._codings())
+        self._learn(problem, groups=groups)
+        self._note(worries)
+        return problem
+
+    def _go_on(self, data: Transitions) -> Any:
+        """Learn from more rows; their problem."""
+        problem, groups = self._problem(data)
+        self._learn_more(problem, groups=groups)
+        return problem
+
+    def _code(self, data: Transitions) -> None:
+        self.coding_ = coding_of("states", data.states, data.next_states, categorical=self.categorical_features)
+
+    def _codings(self) -> list[Coding]:
+        """Those of the function's arguments, whose coordinates stand side by side."""
+        return [self.coding_]
+
+    def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
+        """The function's arguments at coded points, as tables."""
+        return (self.coding_.decode(points),)
+
+    def _problem(self, data: Transitions) -> tuple[Any, np.ndarray | None]:
+        """(the problem, the number of each row's episode)."""
+        columns = {"state": self.coding_.encode(data.states)}
+        columns["next_state"] = self.coding_.encode(data.next_states, renamed=True)
+        rows, following = (len(column) for column in columns.values())
+        if rows != following:
+            raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
+        return self._posed(columns, data), labels_of("episodes", data.episodes, rows)

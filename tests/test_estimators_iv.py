@@ -1,0 +1,174 @@
+"""Regression with instruments and without: coefficients, controls, categories, groups and scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.model_selection import GroupKFold, cross_val_score
+from tests.estimator_cases import HIDDEN, INSTRUMENT, ROWS, X, Y, fitted, small
+
+import dualembed as de
+from dualembed import spaces
+
+RNG = np.random.default_rng(7)
+
+
+def test_iv_regression_with_straight_lines_is_two_stage_least_squares() -> None:
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, INSTRUMENT)
+    wald = np.cov(INSTRUMENT, 3 + 2 * X[:, 0] + HIDDEN)[0, 1] / np.cov(INSTRUMENT, X[:, 0])[0, 1]
+    np.testing.assert_allclose(model.coef_, [wald])
+    residual = 3 + 2 * X[:, 0] + HIDDEN - model.predict(X)
+    centred = INSTRUMENT - INSTRUMENT.mean()
+    robust = np.sqrt(np.sum((centred * residual) ** 2)) / abs(centred @ X[:, 0])  # White's
+    np.testing.assert_allclose(model.coef_stderr_, [robust], rtol=1e-3)
+    np.testing.assert_allclose(model.predict([[0.0]]), model.intercept_)
+
+
+def test_controls_stand_on_both_sides() -> None:
+    control = RNG.normal(size=ROWS)
+    y = 2 * X[:, 0] - control + HIDDEN
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, y, INSTRUMENT, controls=control)
+    np.testing.assert_allclose(model.coef_, [2, -1], atol=0.15)
+    assert model.predict(X[:3], control[:3]).shape == (3,)
+    # What the controls predict is none of the instruments' doing.
+    x = X + 3 * control[:, None]
+    weak = de.IVRegressor(primal="linear", dual="linear")
+    weak.fit(x, y, np.random.default_rng(5).normal(size=ROWS), controls=control)
+    assert weak.diagnostics_.first_stage[0][1] < 0.05
+    with pytest.raises(de.InputError, match="controls must be given here as in the fit"):
+        model.predict(X[:3])
+
+
+def test_names_of_categories_may_be_those_of_any_table() -> None:
+    z = pd.DataFrame({"college": RNG.integers(3, size=ROWS)})
+    model = de.IVRegressor(categorical_features=["college"], primal="linear", dual="linear").fit(X, Y, z)
+    assert model.instruments_.dimension == 3
+    with pytest.raises(de.InputError, match="categorical_features must be names or places of columns of X"):
+        de.IVRegressor(categorical_features=["collage"], primal="linear", dual="linear").fit(X, Y, z)
+
+
+def test_weak_instruments_are_named_in_plain_words() -> None:
+    model = de.IVRegressor(**small()).fit(X, Y, np.random.default_rng(5).normal(size=ROWS))
+    assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
+    assert not any("weak" in each for each in fitted("iv").diagnostics_.warnings)
+
+
+def test_without_instruments_it_is_regression_with_r_squared() -> None:
+    model = de.IVRegressor(**small()).fit(X, np.sin(X[:, 0]))
+    assert model.score(X, np.sin(X[:, 0])) > 0.99
+
+
+@pytest.mark.parametrize("order", ["repeat", "tile"])
+def test_rows_of_one_group_stay_in_one_fold(order: str) -> None:
+    # Five copies of a hundred rows, the effect is 0: copies in other folds would bring back the bias of many moments.
+    rng = np.random.default_rng(0)
+    instrument, hidden = rng.normal(size=(2, 100))
+    x = 0.5 * instrument + hidden
+    unit = np.arange(100)
+    copied = (lambda column: np.repeat(column, 5)) if order == "repeat" else (lambda column: np.tile(column, 5))
+    model = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"])
+    model.fit(copied(x)[:, None], copied(hidden), copied(instrument), groups=copied(unit))
+    alone = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"]).fit(x[:, None], hidden, instrument)
+    assert abs(np.diff(model.predict([[0.0], [1.0]]))[0] - np.diff(alone.predict([[0.0], [1.0]]))[0]) < 0.15
+
+
+def test_an_instrument_of_the_group_is_not_strong_because_groups_differ() -> None:
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(40), 25)
+    x = rng.normal(size=40)[group] + 0.5 * rng.normal(size=1000)
+    model = de.IVRegressor(primal="linear", dual="linear")
+    model.fit(x[:, None], x, rng.normal(size=40)[group], groups=group)
+    assert model.diagnostics_.first_stage[0][1] < 0.1
+
+
+def test_where_x_is_constant_coefficients_and_decoded_controls_stay_in_their_places() -> None:
+    control = 5 + 3 * RNG.normal(size=ROWS)
+    constant, y = np.full((ROWS, 1), 4.0), 2.0 * control + 0.1 * HIDDEN
+    model = de.IVRegressor(primal="linear", dual="linear").fit(constant, y, controls=control)
+    slope, _ = np.polyfit(control, y, 1)
+    np.testing.assert_allclose(model.coef_, [0.0, slope], rtol=1e-6)
+    line = model.coef_[1] * control[:3] + model.intercept_
+    np.testing.assert_allclose(model.predict(constant[:3], control[:3]), line)
+    assert model.coef_stderr_[0] == 0 < model.coef_stderr_[1] < 0.01
+    seen = []
+
+    def twice(table: np.ndarray) -> np.ndarray:
+        seen.append(table)
+        return 2.0 * table[:, 1]
+
+    assert model.consistency_test(constant, y, controls=control, function=twice).p_value > 0.01
+    np.testing.assert_allclose(seen[0], np.stack([constant[:, 0], control], axis=1))
+
+
+def test_a_constant_category_takes_no_place_among_the_endogenous_columns() -> None:
+    table = pd.DataFrame({"place": "here", "price": X[:, 0]})
+    model = de.IVRegressor(primal="linear", dual="linear").fit(table, Y, INSTRUMENT)
+    assert [name for name, _ in model.diagnostics_.first_stage] == ["price"]
+    constant = de.IVRegressor(primal="linear", dual="linear").fit(table[["place"]], Y, INSTRUMENT)
+    assert constant.diagnostics_.first_stage == ()
+
+
+def test_columns_without_names_are_called_by_what_they_are() -> None:
+    kind = RNG.choice(["a", "b", "c"], size=ROWS)
+    control = RNG.normal(size=ROWS)
+    seen = []
+
+    def look(table: dict[str, np.ndarray]) -> np.ndarray:
+        seen.append(table)
+        return np.zeros(ROWS)
+
+    de.IVRegressor().consistency_test(kind[:, None], Y, INSTRUMENT, controls=control, function=look)
+    assert list(seen[0]) == ["x0", "control"]
+    assert seen[0]["x0"].tolist() == kind.tolist()
+    np.testing.assert_allclose(seen[0]["control"], control)
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, Y, np.stack([INSTRUMENT, control], axis=1), control)
+    assert [coding.names for coding in (model.coding_, model.instruments_, model.controls_)] == [
+        ["x0"],
+        ["instrument 0", "instrument 1"],
+        ["control"],
+    ]
+
+
+def test_names_of_categories_reach_columns_without_names() -> None:
+    kind = RNG.integers(3, size=ROWS).astype(float)
+    linear = {"primal": "linear", "dual": "linear"}
+    model = de.IVRegressor(categorical_features=["x0"], **linear).fit(kind[:, None], Y, RNG.normal(size=ROWS))
+    assert model.coding_.dimension == 3
+    model = de.IVRegressor(categorical_features=["control"], **linear).fit(X, Y, controls=kind)
+    assert (model.coding_.dimension, model.controls_.dimension) == (1, 3)
+
+
+def test_a_name_in_x_and_in_controls_is_refused() -> None:
+    table = pd.DataFrame({"age": X[:, 0], "sex": np.where(HIDDEN > 0, "f", "m")})
+    model = de.IVRegressor(primal="linear", dual="linear")
+    with pytest.raises(de.InputError, match="X and controls both have a column sex; leave it out of one"):
+        model.fit(table, Y, controls=table[["sex"]])
+    # A column that is exogenous may well be its own instrument.
+    model.fit(table, Y, instruments=table.assign(price=INSTRUMENT))
+
+
+def test_the_score_keeps_groups_together() -> None:
+    group = np.arange(ROWS) // 10
+    model = fitted("iv")
+    score = model.score(X, Y, INSTRUMENT, groups=group)
+    assert score == -model.moment_error(X, Y, INSTRUMENT, groups=group).value
+    assert score != model.score(X, Y, INSTRUMENT)
+    with pytest.raises(de.InputError, match="groups lack a label"):
+        model.score(X, Y, INSTRUMENT, groups=np.where(group == 0, np.nan, group))
+    plain = de.IVRegressor(**small()).fit(X, Y)
+    assert plain.score(X, Y, groups=group) == plain.score(X, Y)
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = {"instruments": True, "groups": True}
+        routed = de.IVRegressor(**small()).set_fit_request(**asked).set_score_request(**asked)
+        scores = cross_val_score(routed, X, Y, cv=GroupKFold(3), params={"instruments": INSTRUMENT, "groups": group})
+    assert np.all(np.abs(scores) < 0.2)
+
+
+def test_weights_of_samples_are_for_r_squared_and_refused_with_instruments() -> None:
+    weights = np.where(np.arange(ROWS) < 100, 1.0, 0.0)
+    plain = de.IVRegressor(**small()).fit(X, Y)
+    assert plain.score(X, Y, sample_weight=weights) == pytest.approx(plain.score(X[:100], Y[:100]))
+    with pytest.raises(de.InputError, match="sample_weight has no use with instruments"):
+        fitted("iv").score(X, Y, INSTRUMENT, sample_weight=weights)

@@ -1,0 +1,140 @@
+"""Fitting again and going on: rows in parts add up, and a failure leaves what was fitted before."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.estimator_cases import ACTION, ALL, CASES, EPISODE, INSTRUMENT, NEXT, ROWS, STATE, X, Y, even, fitted, small
+
+import dualembed as de
+from dualembed import spaces
+
+
+@pytest.mark.parametrize("name", [name for name, (model, *_) in CASES.items() if hasattr(model, "partial_fit")])
+def test_rows_that_arrive_in_parts_give_nearly_the_same(name: str) -> None:
+    estimator, data, asked = CASES[name]
+    model = clone(estimator)
+    for part in range(3):
+        model.partial_fit(*(np.asarray(column)[part::3] for column in data))
+    assert model.diagnostics_.rows == ROWS
+    whole, errors = fitted(name).predict(*asked, return_std=True)
+    assert np.max(np.abs(model.predict(*asked) - whole) / errors) < 1.5
+
+
+def test_coefficients_follow_rows_that_arrive_later() -> None:
+    model = de.IVRegressor(primal="linear", dual="linear")
+    for part in range(2):
+        model.partial_fit(X[part::2], Y[part::2], INSTRUMENT[part::2])
+    np.testing.assert_allclose(model.coef_, np.diff(model.predict([[0.0], [1.0]])))
+    assert model.diagnostics_.first_stage
+
+
+def test_first_rows_without_any_reward_can_be_gone_on_from() -> None:
+    model = de.PolicyEvaluator(0.8, **small()).fit(STATE, np.zeros(ROWS), NEXT)
+    assert np.all(np.isfinite(model.partial_fit(STATE, STATE, NEXT).predict([1.0])))
+
+
+def state_of(model: Any) -> dict[str, int]:
+    """Which objects a model holds, by name."""
+    return {name: id(value) for name, value in vars(model).items()}
+
+
+@ALL
+def test_a_fit_that_fails_leaves_the_old_one_whole(name: str) -> None:
+    """The data are those of the first fit in other units, in turn with one column of them without numbers."""
+    model, (_, data, asked) = fitted(name), CASES[name]
+    before, expected = state_of(model), model.predict(*asked)
+    other = [7.0 * each if each.dtype.kind == "f" else each for each in data]
+    for column, values in enumerate(other):
+        bad = [*other[:column], np.full(values.shape, np.nan), *other[column + 1 :]]
+        with pytest.raises(ValueError, match=r"NaN|lack"):
+            model.fit(*bad)
+    with pytest.raises(de.InputError, match="solver must be one of"):
+        model.set_params(solver="magic").fit(*other)
+    model.set_params(solver="auto")
+    assert state_of(model) == before
+    np.testing.assert_array_equal(model.predict(*asked), expected)
+
+
+def test_a_first_fit_that_fails_leaves_nothing() -> None:
+    model = de.PolicyEvaluator(0.8, **small())
+    with pytest.raises(de.InputError, match="rewards must be finite"):
+        model.fit(STATE, np.full(ROWS, np.nan), NEXT)
+    assert not any(name.endswith("_") for name in vars(model))
+
+
+def test_rows_that_cannot_be_added_leave_the_sums_as_they_were() -> None:
+    model = de.PolicyEvaluator(0.8, **small()).partial_fit(STATE, STATE, NEXT, episodes=EPISODE)
+    before = state_of(model)
+    with pytest.raises(de.InputError, match="episodes lack a label in row 3"):
+        model.partial_fit(STATE, STATE, NEXT, episodes=np.where(np.arange(ROWS) == 3, np.nan, EPISODE))
+    assert state_of(model) == before
+
+
+def test_a_fit_of_another_kind_leaves_no_coefficients_behind() -> None:
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, Y)
+    assert hasattr(model, "coef_")
+    assert not hasattr(model.set_params(**small()).fit(X, Y), "coef_")
+
+
+def test_a_policy_may_ask_the_model_that_is_being_fitted_to_it() -> None:
+    """Policy iteration: until the new fit is done, the model is the old one, in its own coordinates."""
+    model = de.ActionValueEvaluator(0.5, even, **small(size=15))
+    data = tuple(column[:400] for column in (10 + 5 * STATE, ACTION, 1.0 * ACTION, 10 + 5 * NEXT))
+    model.fit(*data)
+    old, asked = pickle.loads(pickle.dumps(model)), []
+
+    def values(model: Any, states: Any) -> np.ndarray:
+        return np.stack([model.predict(states, np.full(len(states), action)) for action in range(3)], axis=1)
+
+    def greedy(states: Any) -> np.ndarray:
+        asked.append(values(model, states))
+        return np.argmax(asked[-1], axis=1)
+
+    half = tuple(column[::2] for column in data)
+    model.set_params(policy=greedy).fit(*half)
+    np.testing.assert_array_equal(asked, [values(old, half[-1])] * len(asked))
+    # 2 for ever is worth 4; under the first policy it was 3.
+    np.testing.assert_allclose(model.predict(data[0][:5], np.full(5, 2)), 4.0, atol=0.3)
+
+
+def test_the_dual_is_the_witness_of_the_function_of_all_rows() -> None:
+    """The second part is another line, which the first does not know of."""
+    cubic = spaces.Basis(lambda x: x ** np.arange(4))
+    model = de.IVRegressor(primal="linear", dual=cubic)
+    curve = np.sin(2 * X[:, 0])
+    model.partial_fit(X[::2], curve[::2])
+    early = np.asarray(model.dual_(model.coding_.encode(X[:50])))
+    model.partial_fit(X[1::2], curve[1::2] + 3 * X[1::2, 0] ** 2)
+    contexts = model.coding_.encode(X[:50])
+    late = np.asarray(model.dual_(contexts))
+    np.testing.assert_allclose(late, model.witness(X[:50]), atol=1e-4)
+    np.testing.assert_allclose(late, np.asarray(model.stream_.dual(contexts)), atol=1e-6)
+    assert np.abs(late - early).max() > 0.5
+
+
+def test_warnings_of_the_first_rows_stay() -> None:
+    weak = np.random.default_rng(5).normal(size=ROWS)
+    model = de.IVRegressor(**small()).partial_fit(X, Y, weak).partial_fit(X, Y, weak)
+    assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
+    few = np.where(weak < -2, 100.0, 1e-3)
+    policy = de.PolicyEvaluator(0.8, **small()).partial_fit(STATE, STATE, NEXT, weights=few)
+    assert policy.diagnostics_.overlap.warning in policy.partial_fit(STATE, STATE, NEXT).diagnostics_.warnings
+
+
+@pytest.mark.parametrize("kind", [de.PolicyEvaluator, de.ActionValueEvaluator])
+def test_starts_of_later_episodes_count(kind: Any) -> None:
+    """Those of the first part are the lower half of all, those of the second the upper."""
+    policy = kind is de.PolicyEvaluator
+    model = kind(0.8, **small(size=15)) if policy else kind(0.5, even, **small(size=15))
+    for rows in np.split(np.argsort(STATE[:200]), 2):
+        data = (STATE, STATE, NEXT) if policy else (STATE, ACTION, 1.0 * ACTION, NEXT)
+        data = tuple(column[rows] for column in data)
+        model.partial_fit(*data, episodes=np.arange(len(rows)))
+    starts = model.starts_ if policy else model.starts_[0]
+    assert len(starts) == 200
+    np.testing.assert_allclose(np.mean(starts[..., 0]), np.mean(model.coding_.encode(STATE[:200])))
