@@ -78,3 +78,13 @@ def test_a_constant_context_is_no_obstacle() -> None:
 def test_no_residual_at_all_asks_for_nothing() -> None:
     contexts, _ = drawn(1)
     assert not variances(contexts, np.zeros(ROWS), np.random.default_rng(0)).helpful
+
+
+def test_a_group_does_not_vouch_for_itself() -> None:
+    # Each group is as noisy as chance would have it: its own rows foretell that, those of other groups cannot.
+    rng = np.random.default_rng(0)
+    units = np.repeat(np.arange(40), 50)
+    contexts = rng.uniform(-2, 2, (40, 2))[units] + 0.01 * rng.normal(size=(ROWS, 2))
+    residuals = np.exp(rng.normal(size=40))[units] * rng.normal(size=ROWS)
+    assert variances(contexts, residuals, np.random.default_rng(0)).helpful
+    assert not variances(contexts, residuals, np.random.default_rng(0), units=units).helpful

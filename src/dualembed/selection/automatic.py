@@ -12,7 +12,7 @@ import numpy as np
 from dualembed import checks, compilation
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
-from dualembed.selection.honest_score import Score, honest_score
+from dualembed.selection.honest_score import Score, clustered_error, honest_score
 from dualembed.selection.noise import Variances, variances
 from dualembed.selection.products import products
 from dualembed.selection.record import Record, Step
@@ -75,8 +75,9 @@ def _fitted(
     theta, penalty = _solved(plain, choice.variance)
     fit = Fit(plain, LinearFunction(choice.features, theta), penalty)
     residual = samples.target - _moment(samples, fit.function)
-    model = variances(samples.context[:, samples.columns], residual, rng)
-    fit = _weighed(problem, fit, choice, model=model, steps=steps)
+    units = _units(groups, len(residual))
+    model = variances(samples.context[:, samples.columns], residual, rng, units=units)
+    fit = _weighed(problem, fit, choice, model=model, units=units, steps=steps)
     scores = score_covariance(problem, fit.function, choice.instruments, groups=groups)
     priors = _priors(choice)
     uncertainty = spreads(fit.parts, fit.function, scores, primal_penalty=fit.penalty, priors=priors)
@@ -106,7 +107,9 @@ class Fit(NamedTuple):
     penalty: float
 
 
-def _weighed(problem: Problem, fit: Fit, choice: Choice, *, model: Variances, steps: list[Step]) -> Fit:
+def _weighed(
+    problem: Problem, fit: Fit, choice: Choice, *, model: Variances, units: np.ndarray, steps: list[Step]
+) -> Fit:
     """The fit with efficient weights where they are called for and the honest score falls, else as it is."""
     numbers = {"gain in log likelihood a row": model.gain, "its standard error": model.stderr}
     if not model.helpful:
@@ -116,10 +119,12 @@ def _weighed(problem: Problem, fit: Fit, choice: Choice, *, model: Variances, st
     parts = _weighted(fit.parts, omega / float(np.mean(model.values)))
     theta, penalty = _solved(parts, choice.variance)
     other = Fit(parts, LinearFunction(choice.features, theta), penalty)
-    before, after = (_judged(problem, one.function, len(model.values)) for one in (fit, other))
+    units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
+    before, after = (_judged(problem, one.function, units) for one in (fit, other))
     change = after.contributions - before.contributions
-    numbers |= {"change of the honest score": float(change.mean()), "with standard error": _stderr(change)}
-    used = change.mean() < -2 * _stderr(change)
+    stderr = clustered_error(change, units)
+    numbers |= {"change of the honest score": float(change.mean()), "with standard error": stderr}
+    used = change.mean() < -2 * stderr
     steps.append(Step("efficient weights", "used" if used else "tried and not used", numbers))
     return other if used else fit
 
@@ -152,12 +157,17 @@ def _moment(samples: Samples, function: LinearFunction) -> np.ndarray:
     return np.concatenate([moment_features(function.features, samples.some(tile)) @ function.weights for tile in tiles])
 
 
-def _judged(problem: Problem, function: LinearFunction, rows: int) -> Score:
-    sample = None
-    if isinstance(problem.source, Dataset) and rows > JUDGE_ROWS:
-        sample = {name: column[:JUDGE_ROWS] for name, column in problem.source.table.items()}
-    return honest_score(problem, lambda xs: function.features(xs) @ function.weights, sample=sample)
+def _judged(problem: Problem, function: LinearFunction, units: np.ndarray) -> Score:
+    """The honest score on the first rows, as many as there are units for."""
+    if not isinstance(problem.source, Dataset):
+        raise RuntimeError("a model is chosen on a finite data set")
+    sample = {name: column[: len(units)] for name, column in problem.source.table.items()}
+    return honest_score(problem, lambda xs: function.features(xs) @ function.weights, sample=sample, groups=units)
 
 
-def _stderr(values: np.ndarray) -> float:
-    return float(values.std() / np.sqrt(len(values)))
+def _units(groups: Any, rows: int) -> np.ndarray:
+    """The number (n,) of each row's group, from 0; each row by itself where groups are none, or too few for folds."""
+    if groups is None:
+        return np.arange(rows)
+    distinct, units = np.unique(np.asarray(groups), return_inverse=True)
+    return units if len(distinct) >= 2 * FOLDS else np.arange(rows)

@@ -88,13 +88,13 @@ def honest_score(
     q, m = known + fitted, known + unknown
     if not problem.loss.quadratic:
         contributions = _payoff(problem.loss, q[0], m, target=terms.target)
-        return Score(float(contributions.mean()), _stderr(contributions, units), contributions)
+        return Score(float(contributions.mean()), clustered_error(contributions, units), contributions)
     contributions = (q[0] + q[1]) * m - q[0] * q[1]
     # Each pair of rows meets twice, as fitted and as scored, and q1 q2 varies with the regressions: in all the second-
     # order part (q1 + q2 - 2 E[m|κ])(m - E[m|κ]) has this many times the variance that the rows of a fold show.
     excess = (folds + 1 / (folds - 1)) / (folds - 1) - 1
-    second_order = _stderr((q[0] - q[1]) * (m - q.mean(axis=0)), units)
-    stderr = np.sqrt(_stderr(contributions, units) ** 2 + excess * second_order**2)
+    second_order = clustered_error((q[0] - q[1]) * (m - q.mean(axis=0)), units)
+    stderr = np.sqrt(clustered_error(contributions, units) ** 2 + excess * second_order**2)
     return Score(float(contributions.mean()), float(stderr), contributions)
 
 
@@ -193,7 +193,7 @@ def _payoff(loss: Loss, q: np.ndarray, moment: np.ndarray, *, target: Any) -> np
         return np.asarray(u * jnp.asarray(moment) - loss.conjugate(u, y))
 
 
-def _stderr(contributions: np.ndarray, units: np.ndarray) -> float:
+def clustered_error(contributions: np.ndarray, units: np.ndarray) -> float:
     """The standard error of the mean of contributions that depend on each other within a unit."""
     sums = np.bincount(units, contributions - contributions.mean())
     return float(np.sqrt(sums @ sums * len(sums) / (len(sums) - 1)) / len(contributions))

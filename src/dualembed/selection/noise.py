@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from dualembed.selection.honest_score import clustered_error
 from dualembed.selection.regression import cross_fit
 
 FOLDS = 5
@@ -31,17 +32,21 @@ class Variances:
         return self.share > 0 and self.gain > 2 * self.stderr
 
 
-def variances(contexts: np.ndarray, residuals: np.ndarray, rng: np.random.Generator) -> Variances:
+def variances(
+    contexts: np.ndarray, residuals: np.ndarray, rng: np.random.Generator, *, units: np.ndarray | None = None
+) -> Variances:
     """A smooth model of E[residual² | κ], shrunk towards the mean as far as held-out residuals ask for.
 
-    σ²(κ) = (1 - share) σ² + share · v(κ), v a kernel regression of the squared residuals, each row's from other rows.
+    σ²(κ) = (1 - share) σ² + share · v(κ), v a kernel regression of the squared residuals, each row's from other rows
+    and, where `units` (n,) numbers groups that depend on each other, from other groups.
     """
     squares = residuals**2
     mean = float(squares.mean())
     best = Variances(np.full(len(squares), mean), 0.0, 0.0, 0.0)
     if mean == 0:
         return best
-    blocks = rng.permutation(len(squares)) % (2 * FOLDS)
+    units = np.arange(len(squares)) if units is None else units
+    blocks = (rng.permutation(units.max() + 1) % (2 * FOLDS))[units]
     uses = (np.arange(2 * FOLDS) // 2 != np.arange(FOLDS)[:, None])[None]
     model = np.maximum(cross_fit(contexts, squares, blocks, uses=uses, rng=rng)[0], LOWEST * mean)
     constant = -0.5 * (np.log(mean) + squares / mean)
@@ -49,5 +54,5 @@ def variances(contexts: np.ndarray, residuals: np.ndarray, rng: np.random.Genera
         values = (1 - share) * mean + share * model
         gains = -0.5 * (np.log(values) + squares / values) - constant
         if gains.mean() > best.gain:
-            best = Variances(values, share, float(gains.mean()), float(gains.std() / np.sqrt(len(gains))))
+            best = Variances(values, share, float(gains.mean()), clustered_error(gains, units))
     return best
