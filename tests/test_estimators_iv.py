@@ -11,6 +11,7 @@ from tests.estimator_cases import HIDDEN, INSTRUMENT, ROWS, X, Y, fitted, small
 
 import dualembed as de
 from dualembed import spaces
+from dualembed.estimators.diagnostics import TrustWarning
 
 RNG = np.random.default_rng(7)
 
@@ -35,12 +36,14 @@ def test_controls_stand_on_both_sides() -> None:
     # What the controls predict is none of the instruments' doing.
     x = X + 3 * control[:, None]
     weak = de.IVRegressor(primal="linear", dual="linear")
-    weak.fit(x, y, np.random.default_rng(5).normal(size=ROWS), controls=control)
+    with pytest.warns(TrustWarning):
+        weak.fit(x, y, np.random.default_rng(5).normal(size=ROWS), controls=control)
     assert weak.diagnostics_.first_stage[0][1] < 0.05
     with pytest.raises(de.InputError, match="controls must be given here as in the fit"):
         model.predict(X[:3])
 
 
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
 def test_names_of_categories_may_be_those_of_any_table() -> None:
     z = pd.DataFrame({"college": RNG.integers(3, size=ROWS)})
     model = de.IVRegressor(categorical_features=["college"], primal="linear", dual="linear").fit(X, Y, z)
@@ -50,7 +53,8 @@ def test_names_of_categories_may_be_those_of_any_table() -> None:
 
 
 def test_weak_instruments_are_named_in_plain_words() -> None:
-    model = de.IVRegressor(**small()).fit(X, Y, np.random.default_rng(5).normal(size=ROWS))
+    with pytest.warns(TrustWarning, match="the instruments are weak"):
+        model = de.IVRegressor(**small()).fit(X, Y, np.random.default_rng(5).normal(size=ROWS))
     assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
     assert not any("weak" in each for each in fitted("iv").diagnostics_.warnings)
 
@@ -60,6 +64,7 @@ def test_without_instruments_it_is_regression_with_r_squared() -> None:
     assert model.score(X, np.sin(X[:, 0])) > 0.99
 
 
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
 @pytest.mark.parametrize("order", ["repeat", "tile"])
 def test_rows_of_one_group_stay_in_one_fold(order: str) -> None:
     # Five copies of a hundred rows, the effect is 0: copies in other folds would bring back the bias of many moments.
@@ -74,6 +79,7 @@ def test_rows_of_one_group_stay_in_one_fold(order: str) -> None:
     assert abs(np.diff(model.predict([[0.0], [1.0]]))[0] - np.diff(alone.predict([[0.0], [1.0]]))[0]) < 0.15
 
 
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
 def test_an_instrument_of_the_group_is_not_strong_because_groups_differ() -> None:
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(40), 25)
@@ -131,6 +137,7 @@ def test_columns_without_names_are_called_by_what_they_are() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
 def test_names_of_categories_reach_columns_without_names() -> None:
     kind = RNG.integers(3, size=ROWS).astype(float)
     linear = {"primal": "linear", "dual": "linear"}

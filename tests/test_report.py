@@ -18,7 +18,9 @@ from dualembed.checks import InputError
 from dualembed.estimators import PolicyEvaluator
 from dualembed.report.elements import Markup, as_sure, element, number, plus_minus, shown, text
 from dualembed.report.page import page
+from dualembed.report.trust import verdict
 from dualembed.report.words import words_of
+from dualembed.selection import HeldOut
 
 EMPTY = {"meta", "link", "img"}  # elements without an end
 
@@ -248,3 +250,9 @@ def test_settings_are_shown_without_addresses() -> None:
     assert shown(np.mean) == "numpy.mean"
     assert "0x" not in shown(lambda state: state)
     assert shown("auto") == "'auto'"
+
+
+def test_an_error_as_vague_as_it_could_be_is_no_good_news() -> None:
+    assert "exactly right" in verdict(HeldOut(value=0.01, stderr=0.02, squared=1.0, fitted=1.0, rows=100))
+    assert "cannot tell how wrong" in verdict(HeldOut(value=-9.4, stderr=4.2, squared=2.1, fitted=2.0, rows=100))
+    assert "still wrong" in verdict(HeldOut(value=0.5, stderr=0.1, squared=1.0, fitted=1.0, rows=100))

@@ -176,7 +176,9 @@ def error_in_words(error: Mapping[str, Any] | None) -> str:
         f"Honest error on rows left out: {give_or_take(error['value'], error['stderr'])} ({error['what']}; "
         f"the naive one, {number(error['naive'])}, counts the noise of single rows)."
     )
-    if error["value"] < 2 * error["stderr"]:
+    if 2 * error["stderr"] >= error["naive"]:
+        found += " That tells nothing: it must lie between zero and the naive one. More rows or episodes would tell."
+    elif error["value"] < 2 * error["stderr"]:
         found += " Zero, as far as these rows can tell."
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
+from warnings import catch_warnings, simplefilter
 
 import typer
 
@@ -179,6 +180,7 @@ def _fitted(order: Order) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from dualembed.cli.places import working
     from dualembed.cli.roles import columns_by_role
     from dualembed.data import read_table
+    from dualembed.estimators.diagnostics import TrustWarning
 
     with working(f"Reading {order.table}"):
         whole = read_table(order.table)
@@ -189,7 +191,8 @@ def _fitted(order: Order) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         data = arguments(table, columns, order.task.arguments, categories=order.categories)
         model = _estimator(order, columns, data)
     # Embedding-SGD has a bar of its own.
-    with working("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext():
+    with working("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
+        simplefilter("ignore", TrustWarning)  # the answer says it in its own place
         model.fit(**data)
     model.columns_, model.fingerprint_ = columns, fingerprint(table, columns, order.task)
     found = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def _numbers(table: pa.Table, name: str, called: str, option: str) -> np.ndarray
     except InputError as error:
         if not _is_text(table, name):
             raise
-        raise InputError(f"{error}, or give --categorical {called} if it names categories") from None
+        raise InputError(f"{error}, or give --categorical {shlex.quote(called)} if it names categories") from None
 
 
 def _actions(table: pa.Table, names: list[str], option: str) -> Any:

@@ -120,7 +120,7 @@ def _token(rest: str, text: str, names: Sequence[str], longest_first: Sequence[s
         return found[0], len(found[0])
     if found := QUOTED.match(rest):
         if found["name"] not in names:
-            raise no_such_column(found["name"], names, f"the condition {text!r}")
+            raise no_such_column(found["name"], names, f"the condition {text!r}, which is one on states,")
         return Column(names.index(found["name"])), len(found[0])
     for name in longest_first:
         if name and rest.startswith(name) and not re.match(r"\w", rest[len(name) :] if name[-1].isalnum() else ""):
@@ -128,7 +128,7 @@ def _token(rest: str, text: str, names: Sequence[str], longest_first: Sequence[s
     word = WORD.match(rest)
     if word is None or rest[0] in "()&|":
         raise refused(f"the condition {text!r} cannot be read at {rest[:12]!r}; {EXAMPLE}, without parentheses")
-    raise no_such_column(word[0], names, f"the condition {text!r}")
+    raise no_such_column(word[0], names, f"the condition {text!r}, which is one on states,")
 
 
 def _split(tokens: Sequence[Token], word: str) -> list[list[Token]]:

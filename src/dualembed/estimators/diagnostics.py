@@ -22,15 +22,19 @@ WEAK = 0.05  # share of an endogenous column's variance that instruments explain
 FEW = 10  # effective rows for each degree of freedom
 
 
+class TrustWarning(UserWarning):
+    """A worry of `diagnostics_.warnings` that no answer should be read without."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Diagnostics:
     """How far a fit can be trusted.
 
-    `held_out` is the honest error on rows left out (None for few rows); `singular_values` (descending) are those of
-    f -> E[moment(f) | context] between the fitted features, 1 where the context says all, near 0 where it says nothing;
-    `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage` the share
-    of each endogenous column's variance that the instruments predict on rows left out; `overlap` that of importance
-    weights. `warnings` say in plain words what to worry about.
+    `held_out` is the honest error on rows left out (None for few rows or groups); `singular_values` (descending) are
+    those of f -> E[moment(f) | context] between the fitted features, 1 where the context says all, near 0 where it says
+    nothing; `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage`
+    the share of each endogenous column's variance that the instruments predict on rows left out; `overlap` that of
+    importance weights. `warnings` say in plain words what to worry about.
     """
 
     rows: int
@@ -46,7 +50,11 @@ class Diagnostics:
         lines = [f"rows: {self.rows:,}"]
         if self.held_out is not None:
             found = self.held_out
-            lines.append(f"honest held-out error: {found.value:.4g} ± {found.stderr:.2g} (on {found.rows:,} rows)")
+            told = ", which tells nothing" if found.vague else ""
+            size = f"{found.value:.4g} ± {found.stderr:.2g}"
+            lines.append(f"honest held-out error: {size} (on {found.rows:,} rows){told}")
+        else:
+            lines.append("honest held-out error: none, for too few rows or episodes, or a loss other than the square")
         if self.degrees_of_freedom is not None:
             lines.append(f"degrees of freedom: {self.degrees_of_freedom:.1f}")
         if self.singular_values is not None:

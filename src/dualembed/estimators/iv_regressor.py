@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed import checks
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.coding import Coding, coding_of
-from dualembed.estimators.diagnostics import first_stage, first_stage_warnings
+from dualembed.estimators.diagnostics import TrustWarning, first_stage, first_stage_warnings
 from dualembed.estimators.rows import labels_of, target
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
@@ -161,7 +162,10 @@ class IVRegressor(RegressorMixin, Estimator):
         if self.instruments_ is not None:
             width = self.instruments_.dimension
             shares = first_stage(problem, _coordinates(self.coding_), width, groups=labels, seed=self._seed())
-            self._note(first_stage_warnings(shares), first_stage=shares)
+            worries = first_stage_warnings(shares)
+            self._note(worries, first_stage=shares)
+            for worry in worries:
+                warnings.warn(worry, TrustWarning, stacklevel=3)
         self._unstandardise()
 
     def _go_on(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:

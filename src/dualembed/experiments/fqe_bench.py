@@ -1,7 +1,9 @@
 """The benchmark `fqe`: the value of a policy in CartPole-v1 from another's logs, against fitted Q evaluation by d3rlpy.
 
 Both get the same 2,000 logged transitions and the evaluated policy itself; the truth is the mean discounted return of
-many episodes that the policy plays. Errors are root mean squares over the trials, times are seconds of one core.
+many episodes that the policy plays. Errors are root mean squares over the trials, times are seconds of one core. Both
+have settings that were chosen by their errors on logs of other seeds: the rival's on 1000 and 1001, ours on 1000 to
+1003.
 """
 
 from __future__ import annotations
@@ -26,12 +28,17 @@ from dualembed.sources import Dataset
 DISCOUNT = 0.95
 TRANSITIONS = 2000
 STARTS = 500
-LEVEL = 1 / (1 - DISCOUNT)  # the most that Q can be
-APART = 20.0  # bandwidths by which the two actions lie apart: each has a function of its own
+LEVEL = 0.5 / (1 - DISCOUNT)  # half of the most that Q can be
+# Bandwidths of Q and of the dual, in standard deviations of position, speed, angle, its speed, and in actions, each of
+# which so has a function of its own. Q changes fast with the angle alone, which the evaluated policy acts by.
+PRIMAL = (3.0, 3.0, 0.6, 2.0, 0.05)
+DUAL = (1.5, 1.5, 0.3, 1.0, 0.025)
 EPISODES, QUICK_EPISODES = 20_000, 2000  # of the truth
 
-# The rival's settings to choose from, on logs of other seeds (from 1000 on) than the trials'.
+# The rival's settings to choose from.
 SETTINGS: dict[str, dict[str, Any]] = {
+    "rate 0.00003, target every 100": {"learning_rate": 3e-5, "target_update_interval": 100},
+    "rate 0.0001, target every 30": {"learning_rate": 1e-4, "target_update_interval": 30},
     "rate 0.0001, target every 100": {"learning_rate": 1e-4, "target_update_interval": 100},
     "rate 0.0003, target every 100": {"learning_rate": 3e-4, "target_update_interval": 100},
     "rate 0.001, target every 100": {"learning_rate": 1e-3, "target_update_interval": 100},
@@ -80,17 +87,17 @@ def ours(log: dict[str, np.ndarray], starts: np.ndarray) -> float:
     beyond = np.where(log["terminated"] == 1, 0.0, DISCOUNT * LEVEL)
     data = Dataset(
         state=(log["state"] - mean) / scale,
-        action=APART * log["action"],
+        action=log["action"],
         reward=log["reward"] + beyond - LEVEL,
         next_state=(log["next_state"] - mean) / scale,
-        next_action=APART * evaluated(log["next_state"])[:, None].astype(float),
+        next_action=evaluated(log["next_state"])[:, None].astype(float),
         next_probability=np.ones((len(log["reward"]), 1)),
         terminated=log["terminated"],
     )
-    primal, dual = (spaces.Nystrom(kernels.Gaussian(bandwidth), size=600) for bandwidth in (2.0, 0.7))
-    saddle = Saddle(ActionValue(data, DISCOUNT), primal, dual, primal_penalty=1e-6, dual_penalty=1e-3)
+    primal, dual = (spaces.Nystrom(kernels.Gaussian(np.array(widths)), size=400) for widths in (PRIMAL, DUAL))
+    saddle = Saddle(ActionValue(data, DISCOUNT), primal, dual, primal_penalty=1e-8, dual_penalty=1e-4)
     found = solve(0, saddle, ClosedForm(folds=1)).primal
-    points = np.column_stack([(starts - mean) / scale, APART * evaluated(starts)])
+    points = np.column_stack([(starts - mean) / scale, evaluated(starts)])
     return LEVEL + float(np.mean(np.asarray(found(points))))
 
 

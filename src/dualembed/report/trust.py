@@ -78,7 +78,8 @@ def errors(model: Any) -> Markup:
     found = model.diagnostics_.held_out
     if found is None:
         return paragraph(
-            "There is no held-out error: there were too few rows to leave some out, or the loss is not the square."
+            "There is no held-out error: there were too few rows or episodes to leave some out, or the loss is not the "
+            "square."
         )
     rows = [
         ["honest error, on rows left out", plus_minus(found.value, found.stderr), "how wrong the function is"],
@@ -121,6 +122,11 @@ def verdict(found: Any) -> str:
         size = number(float(np.sqrt(found.value)))
         return (
             f"The data can tell that the function is still wrong: its equation is off by about {size} on typical rows."
+        )
+    if found.vague:
+        return (
+            "The data cannot tell how wrong the function is: the noise of the honest error is as large as anything it "
+            "could be. More rows or episodes would tell."
         )
     return (
         "The data cannot tell the function from one that is exactly right: the honest error is zero within its noise."

@@ -37,6 +37,11 @@ class HeldOut:
     fitted: float
     rows: int
 
+    @property
+    def vague(self) -> bool:
+        """Whether it could be anything from zero to all of `squared`, between which it must lie."""
+        return 2 * self.stderr >= self.squared
+
 
 def held_out(
     problem: Problem,
