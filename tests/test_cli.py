@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,25 +55,23 @@ def method(monkeypatch: pytest.MonkeyPatch) -> Method:
 
 def test_help_answers_at_once_without_heavy_imports() -> None:
     program = (
-        "import sys, time; start = time.perf_counter()\n"
+        "import sys\n"
         "from dualembed.cli import main\n"
         "code = main(sys.argv[1:])\n"
         f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "sys.exit(f'imported {heavy}' if heavy else code)\n"
     )
     for arguments in (["--help"], ["fit", "--help"], ["reproduce", "--help"], ["--version"], []):
-        started = time.perf_counter()
+        before = processor_seconds()
         outcome = python("-c", program, *arguments)
-        best = time.perf_counter() - started
         assert outcome.returncode == 0, outcome.stderr
-        # The best of several: the first may be unlucky with the disk or with the other processes.
-        for _ in range(4):
-            if best < 0.5:
-                break
-            started = time.perf_counter()
-            python("-c", program, *arguments)
-            best = min(best, time.perf_counter() - started)
-        assert best < 0.5
+        assert processor_seconds() - before < 0.5
+
+
+def processor_seconds() -> float:
+    """Seconds that finished child processes have computed, which other work on the machine does not add to."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def test_package_imports_no_jax_until_a_name_is_used() -> None:
@@ -118,7 +114,7 @@ def test_help_of_reproduce_names_the_experiments_and_gives_examples(
 
 
 def test_module_runs_as_a_program() -> None:
-    outcome = python("-m", "dualembed.cli", "reproduce", "nosy")
+    outcome = python("-m", "dualembed", "reproduce", "nosy")
     assert outcome.returncode == 2
     assert outcome.stderr == "dualembed: there is no experiment named 'nosy'; did you mean 'noisy'?\n"
     assert outcome.stdout == ""
@@ -220,31 +216,11 @@ def test_input_error_inside_is_code_2_and_any_other_error_is_raised(
         main(arguments)
 
 
-def test_interruption_is_code_130(method: Method, tmp_path: Path) -> None:
+def test_interruption_is_code_130_and_one_sentence(
+    method: Method, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     method.error = KeyboardInterrupt()
     assert main(["reproduce", "noisy", "--out", str(tmp_path)]) == 130
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
-def test_ctrl_c_ends_the_process_with_code_130_and_no_traceback(tmp_path: Path) -> None:
-    program = (
-        "import sys, time, types\n"
-        "from dualembed.cli import main\n"
-        "from dualembed.experiments.experiment import Contender, Experiment\n"
-        "class Sleeper(Contender):\n"
-        "    def run(self, settings, seed, samples):\n"
-        "        print('ready', flush=True)\n"
-        "        time.sleep(60)\n"
-        "noisy = types.ModuleType('noisy')\n"
-        "noisy.EXPERIMENT = Experiment('noisy', '', 'MSE', {}, {'sleeper': Sleeper()}, 10, 10)\n"
-        "sys.modules['dualembed.experiments.noisy'] = noisy\n"
-        "sys.exit(main(['reproduce', 'noisy', '--jobs', '1', '--out', sys.argv[1]]))\n"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert errors == ""
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"dualembed: stopped; what was computed is kept in {tmp_path}, ")
+    assert shown.count("\n") == 1

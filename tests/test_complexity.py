@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,9 @@ from dualembed.experiments import complexity
 from dualembed.experiments.base import document, write
 from dualembed.experiments.bellman import smoothed
 from dualembed.experiments.complexity import EXPERIMENT, NODES, NORM, SIZED, Ball, BatchSAA, ClosedForm, Trial
-from dualembed.experiments.experiment import run
 from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.sweep import sweep
+from dualembed.experiments.trials import run
 from dualembed.progress import track
 from dualembed.spaces.rkhs import KernelFunction
 
@@ -89,14 +91,13 @@ def test_the_best_number_of_draws_an_input_grows_and_is_inside_its_grid() -> Non
         assert min(tried) < draws < max(tried)
 
 
-def test_tuning_takes_the_candidate_with_the_least_mean_error(monkeypatch) -> None:
-    monkeypatch.setattr(complexity, "TUNING_TRIALS", 2)
-    monkeypatch.setattr(complexity, "SIZES", (200,))
-    chosen, metric = ClosedForm().tuned(200)
-    tried = ClosedForm().candidates(200)
-    means = np.mean([ClosedForm().errors(tried, Trial(1000 + number), 200) for number in range(2)], axis=0)
-    assert chosen["200"] == tried[int(np.argmin(means))]
-    assert metric["200"] == pytest.approx(means.min())
+def test_a_sweep_makes_a_choice_for_each_size_where_there_is_something_to_choose() -> None:
+    for method in TUNED:
+        choices = method.choices(3_200)
+        assert [(choice.name, choice.samples) for choice in choices] == [("200", 200), ("800", 800), ("3200", 3_200)]
+        assert all(choice.candidates == method.candidates(choice.samples) for choice in choices)
+    assert EXPERIMENT.contenders["self-tuned"].choices(3_200) == []
+    assert all(each.candidates == [{}] for each in Ball().choices(3_200))
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +125,15 @@ def test_a_quick_run_writes_its_figure_and_a_second_one_recalls_it(without_self_
     assert len(Ledger(tmp_path / "trials.jsonl")) == known
 
 
-def test_a_sweep_keeps_the_recorded_settings(without_self_tuned) -> None:
-    found = sweep(without_self_tuned, quick=True, progress=track, ledger=Ledger())
-    assert found["chosen"]["batch-saa"] == EXPERIMENT.chosen()["batch-saa"]
+def test_a_sweep_chooses_what_is_on_record_by_the_recorded_error() -> None:
+    """At 200 draws, by the mean over the six trials."""
+    recorded = json.loads(Path(complexity.__file__).with_name("settings").joinpath("complexity.json").read_text())
+    names = ("embedding-sgd", "closed-form")
+    small = dataclasses.replace(
+        EXPERIMENT, contenders={name: EXPERIMENT.contenders[name] for name in names}, samples=200
+    )
+    found = sweep(small, quick=False, progress=track, ledger=Ledger())
+    for name in names:
+        assert found["chosen"][name] == {"200": recorded["chosen"][name]["200"]}
+        metric = recorded["sweep"]["methods"][name]["metric"]["200"]
+        assert found["sweep"]["methods"][name]["metric"] == {"200": pytest.approx(metric, rel=1e-3)}

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from dualembed.checks import InputError
-from dualembed.experiments import experiment as experiments
+from dualembed.experiments import trials
 from dualembed.experiments.base import Report, document
-from dualembed.experiments.experiment import Contender, Curve, Experiment, named, run
+from dualembed.experiments.experiment import Contender, Curve, Experiment, named
 from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.trials import run
 from dualembed.progress import track
 
 
@@ -118,7 +119,7 @@ def test_another_experiment_method_or_version_is_not_served_either(monkeypatch: 
         first.calls.clear()
         report(each, ledger)
         assert len(first.calls) == 6
-    monkeypatch.setattr(experiments, "__version__", "0.0.next")
+    monkeypatch.setattr(trials, "__version__", "0.0.next")
     first.calls.clear()
     report(whole, ledger)
     assert len(first.calls) == 6
@@ -183,7 +184,7 @@ def test_an_unknown_experiment_is_refused() -> None:
 def test_seeds_beyond_the_largest_or_of_the_sweep_are_refused_before_any_work(seed: int, words: str) -> None:
     whole, first = experiment()
     with pytest.raises(InputError, match=words):
-        experiments.run(whole, trials=10, seed=seed, quick=True, progress=track)
+        run(whole, trials=10, seed=seed, quick=True, progress=track)
     assert first.calls == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
-from dualembed.experiments import cartpole, illustration, navigation, noisy
+from dualembed.experiments import cartpole, contenders, illustration, navigation, noisy
 from dualembed.experiments.base import Report, document, write
-from dualembed.experiments.contenders import ITERATES, MANY, Axes, Ground, Stochastic, marks_of, schedule
-from dualembed.experiments.experiment import Contender, Experiment, Settings, run
+from dualembed.experiments.contenders import ITERATES, Axes, Ground, Stochastic, marks_of, schedule
+from dualembed.experiments.experiment import Contender, Experiment, Settings
 from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.trials import run
 from dualembed.progress import track
 from dualembed.saddle import Saddle
 
@@ -51,7 +53,7 @@ def stochastic(saddle: Any) -> Stochastic:
             "offset": (1.0, 5.0),
         }
     )
-    return Stochastic(solvers.EmbeddingSGD, ground, saddle, 20, axes)
+    return Stochastic(solvers.EmbeddingSGD, lambda _: ground, saddle, 20, axes)
 
 
 @pytest.mark.parametrize("saddle", [landmarks, expansion])
@@ -80,11 +82,25 @@ def test_iterates_of_one_run_are_not_mixed_up() -> None:
     assert last != pytest.approx(averaged, rel=0.01)
 
 
-def test_many_settings_are_judged_roughly_and_few_as_a_run_is() -> None:
+def test_a_rough_look_is_that_of_the_ground_where_it_has_one() -> None:
     rough = dataclasses.replace(ground(0, 1), rough=lambda _: -1.0)
-    assert rough.judge(MANY) is rough.error
-    assert rough.judge(MANY + 1) is rough.rough
-    assert ground(0, 1).judge(MANY + 1)(lambda points: np.sin(2 * points)) == 0.0
+    assert rough.judge(False) is rough.error
+    assert rough.judge(True) is rough.rough
+    assert ground(0, 1).judge(True)(lambda points: np.sin(2 * points)) == 0.0
+    settings = stochastic(landmarks).grid()[:2]
+    contender = dataclasses.replace(stochastic(landmarks), grounds=lambda _: lambda seed, samples: rough)
+    assert contender.finals(settings, 0, 40, rough=True) == [-1.0, -1.0]
+    assert all(error > 0 for error in contender.finals(settings, 0, 40))
+
+
+def test_batches_of_a_sweep_are_runs_that_share_their_saddle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contenders, "TOGETHER", 4)
+    contender = stochastic(landmarks)
+    batches = contender.batches(contender.grid())
+    assert sorted(map(str, itertools.chain.from_iterable(batches))) == sorted(map(str, contender.grid()))
+    assert [len(batch) for batch in batches] == [8, 8, 2, 8, 8, 2]  # nine runs of each bandwidth, both iterates of each
+    for batch in batches:
+        assert len({settings["bandwidth"] for settings in batch}) == 1
 
 
 def test_a_diverged_run_keeps_its_curve_up_to_there() -> None:

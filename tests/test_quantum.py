@@ -18,8 +18,10 @@ from dualembed.data import qm7
 from dualembed.experiments import molecules as chemistry
 from dualembed.experiments import quantum
 from dualembed.experiments.base import write
-from dualembed.experiments.experiment import Curve, run
+from dualembed.experiments.contenders import Stochastic
+from dualembed.experiments.experiment import Contender, Curve
 from dualembed.experiments.molecules import draw_matrices, mean_kernels, reordered, ridge_errors, sorted_matrices
+from dualembed.experiments.trials import run
 from dualembed.progress import track
 
 DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "qm7.npz"
@@ -52,11 +54,10 @@ def forget() -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[qm7.Molecules]:
-    """60 made-up molecules in place of QM7, and spaces and batches to their measure."""
+    """60 made-up molecules in place of QM7, and spaces to their measure."""
     forget()
     found = made_up()
     monkeypatch.setattr(qm7, "load", lambda: found)
-    monkeypatch.setattr(quantum, "BATCH", 20)
     for name, value in {"FEATURES": 64, "LANDMARKS": 40, "CHUNK": 128}.items():
         monkeypatch.setattr(chemistry, name, value)
     yield found
@@ -64,6 +65,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[qm7.Molecules]:
 
 
 SAMPLES = 12 * 4 * 10 * 10  # ten rounds over four folds of made-up molecules, ten draws of each
+CONTENDERS: dict[str, Contender] = {
+    name: replace(each, batch=20) if isinstance(each, Stochastic) else each for name, each in quantum.CONTENDERS.items()
+}
 
 
 def test_draws_are_the_samplers_own_where_no_atom_is_missing() -> None:
@@ -145,18 +149,18 @@ def test_the_mean_kernels_regression_is_the_invariance_problems_own_solution() -
 def test_a_trial_tests_on_the_fold_of_its_seed_and_tuning_never_sees_fold_0(small: qm7.Molecules) -> None:
     folds = chemistry.some_molecules(12).folds
     for seed in range(5):
-        trial = chemistry.reported(seed, SAMPLES)
+        trial = chemistry.trial_of(seed, SAMPLES)
         training, testing = trial.rows()
         np.testing.assert_array_equal(testing, folds[seed])
         assert sorted([*training, *testing]) == list(range(60))
-    held = [chemistry.tuning(seed, SAMPLES).rows() for seed in (1000, 1001)]
+    held = [chemistry.trial_of(seed, SAMPLES).rows() for seed in (1000, 1001)]
     assert all(not set(folds[0]) & {*training, *testing} for training, testing in held)
     assert all(len(training) == 36 and not set(training) & set(testing) for training, testing in held)
     assert not set(held[0][1]) & set(held[1][1])
 
 
 def test_fewer_samples_take_fewer_molecules_of_each_fold(small: qm7.Molecules) -> None:
-    size = chemistry.reported(0, SAMPLES // 2).size
+    size = chemistry.trial_of(0, SAMPLES // 2).size
     some = chemistry.some_molecules(size)
     assert some.folds.shape == (5, 6)
     for own, whole in zip(some.folds, small.folds, strict=True):
@@ -164,7 +168,7 @@ def test_fewer_samples_take_fewer_molecules_of_each_fold(small: qm7.Molecules) -
 
 
 def test_features_are_of_draws_then_sorted_matrices_and_tested_ones_are_means(small: qm7.Molecules) -> None:
-    trial = chemistry.reported(2, SAMPLES)
+    trial = chemistry.trial_of(2, SAMPLES)
     found = chemistry.features_of_draws(trial, lambda bandwidth, points: spaces.Basis(quantum.as_they_are), 1.0)
     training, testing = trial.rows()
     both = chemistry.draws_of(12, 30)
@@ -189,7 +193,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 
 
 def test_every_method_learns_and_the_report_is_written(small: qm7.Molecules, tmp_path: Path) -> None:
-    experiment = replace(quantum.EXPERIMENT, quick_samples=SAMPLES, most_trials=2)
+    experiment = replace(quantum.EXPERIMENT, contenders=CONTENDERS, quick_samples=SAMPLES, most_trials=2)
     report = run(experiment, trials=3, seed=0, quick=True, progress=track, chosen=CHOSEN)
     assert report.trials == 2
     results, figure = write(report, tmp_path)
@@ -205,20 +209,17 @@ def test_every_method_learns_and_the_report_is_written(small: qm7.Molecules, tmp
 
 
 @pytest.mark.parametrize("name", ["embedding-sgd", "sgd-saa"])
-def test_a_sweep_judges_many_settings_as_single_runs_would(
-    small: qm7.Molecules, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    contender = quantum.CONTENDERS[name]
+def test_a_sweep_judges_many_settings_as_single_runs_would(small: qm7.Molecules, name: str) -> None:
+    contender = CONTENDERS[name]
     some = [{**CHOSEN[name], "primal rate": rate} for rate in (50.0, 1e9, 100.0)]
     found = contender.finals(some, 1000, SAMPLES)
     assert np.isinf(found[1])
-    monkeypatch.setattr(quantum, "reported", chemistry.tuning)
     for number in (0, 2):
         assert contender.run(some[number], 1000, SAMPLES).values[-1] == pytest.approx(found[number], rel=1e-3)
 
 
 def test_the_centred_moment_is_f_of_the_draw_less_y(small: qm7.Molecules) -> None:
-    sample = quantum.one_draw(chemistry.reported(0, SAMPLES)).columns
+    sample = quantum.one_draw(chemistry.trial_of(0, SAMPLES)).columns
     terms, own = quantum.centred(sample), quantum.plain(sample)
     np.testing.assert_array_equal(terms.points[:, 1], own.points[:, 0])
     np.testing.assert_array_equal(terms.points[:, 0], terms.points[:, 2])
@@ -229,7 +230,7 @@ def test_the_centred_moment_is_f_of_the_draw_less_y(small: qm7.Molecules) -> Non
 
 
 def test_terms_are_those_of_the_invariance_problem_with_features_for_inputs(small: qm7.Molecules) -> None:
-    trial = chemistry.reported(0, SAMPLES)
+    trial = chemistry.trial_of(0, SAMPLES)
     source = quantum.all_draws(trial)
     draws = chemistry.features_of_draws(trial, quantum.waves, 1.0).learnt
     known = chemistry.features_of_molecules(trial, quantum.waves, 1.0)

@@ -74,10 +74,12 @@ def _run_or_say(name: str, trials: int, *, seed: int, quick: bool, as_json: bool
 
 
 def _run(name: str, trials: int, *, seed: int, quick: bool, as_json: bool) -> None:
+    from dualembed.cli.interrupts import ending_at_once
     from dualembed.progress import track
 
-    module = importlib.import_module(BENCHES[name][0])
-    lines = module.bench(trials=trials, seed=seed, quick=quick, progress=track)
+    with ending_at_once(f"stopped; nothing is kept of '{name}'"):
+        module = importlib.import_module(BENCHES[name][0])
+        lines = module.bench(trials=trials, seed=seed, quick=quick, progress=track)
     if as_json:
         for line in lines:
             typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import difflib
 import os
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from dualembed.experiments import NAMES
 
+if TYPE_CHECKING:
+    from dualembed.experiments.experiment import Experiment, Settings
+    from dualembed.experiments.ledger import Ledger
+
 _TRIALS, _QUICK_TRIALS = 10, 2
-_LEDGER = "trials.jsonl"
+_TRIALS_LEDGER, _SWEEP_LEDGER = "trials.jsonl", "sweep.jsonl"
 _JOBS = 4
 
 _HELP = "\n\n".join(
@@ -20,8 +24,8 @@ _HELP = "\n\n".join(
         "Run an experiment; write results.json, figure.png and figure.pdf, and print the final table.",
         "\b\nExperiments:\n" + "\n".join(f"  {name:<14}{line}" for name, line in NAMES.items()),
         "Every method is run at the settings on record; --sweep chooses among those of its grid again and uses what "
-        "it finds. What has been computed is kept in DIR/trials.jsonl: an interrupted run goes on where it stopped, "
-        "and a finished one is drawn again at once.",
+        "it finds. What has been computed is kept in DIR, in trials.jsonl and sweep.jsonl: an interrupted run goes on "
+        "where it stopped, and a finished one is drawn again at once.",
         "\b\nExamples:\n"
         "  dualembed reproduce illustration\n"
         "  dualembed reproduce noisy --quick\n"
@@ -60,7 +64,8 @@ def reproduce(
     # Before hours of work rather than after them.
     folder = folder_for_writing(out if out is not None else Path("results") / name)
     if fresh:
-        (folder / _LEDGER).unlink(missing_ok=True)
+        for ledger in (_TRIALS_LEDGER, _SWEEP_LEDGER):
+            (folder / ledger).unlink(missing_ok=True)
     count = trials or (_QUICK_TRIALS if quick else _TRIALS)
     workers = jobs or min(os.cpu_count() or 1, _JOBS)
     _run(name, count, seed=seed, quick=quick, sweep=sweep, jobs=workers, folder=folder)
@@ -72,27 +77,47 @@ reproduce.__doc__ = _HELP
 def _run(name: str, trials: int, *, seed: int, quick: bool, sweep: bool, jobs: int, folder: Path) -> None:
     from rich.console import Console
 
-    from dualembed.experiments.base import table, write
-    from dualembed.experiments.experiment import named, run
-    from dualembed.experiments.ledger import Ledger
-    from dualembed.experiments.sweep import sweep as sweep_of
-    from dualembed.experiments.sweep import write_settings
+    from dualembed.cli.interrupts import ending_at_once
     from dualembed.progress import track
 
-    experiment, ledger = named(name), Ledger(folder / _LEDGER)
-    if len(ledger):
-        typer.echo(f"Going on with {folder / _LEDGER}; --fresh starts anew.")
-    chosen = None
-    if sweep:
-        found = sweep_of(experiment, quick=quick, progress=track, ledger=ledger)
-        chosen = found["chosen"]
-        typer.echo(f"Wrote {write_settings(found, folder)}")
-    report = run(
-        experiment, trials=trials, seed=seed, quick=quick, progress=track, ledger=ledger, chosen=chosen, jobs=jobs
-    )
+    stopped = f"stopped; what was computed is kept in {folder}, and the same command goes on from there"
+    with ending_at_once(stopped):  # JAX comes with these, during whose import interrupts get lost, too
+        from dualembed.experiments.base import table, write
+        from dualembed.experiments.experiment import named
+        from dualembed.experiments.trials import run
+
+        experiment = named(name)
+    chosen = _swept(experiment, quick=quick, jobs=jobs, folder=folder, stopped=stopped) if sweep else None
+    ledger = _ledger(folder / _TRIALS_LEDGER)
+    with ending_at_once(stopped):
+        report = run(
+            experiment, trials=trials, seed=seed, quick=quick, progress=track, ledger=ledger, chosen=chosen, jobs=jobs
+        )
     results, figure = write(report, folder)
     Console().print(table(report))
     typer.echo(f"Wrote {results} and {figure}")
+
+
+def _swept(experiment: Experiment, *, quick: bool, jobs: int, folder: Path, stopped: str) -> dict[str, Settings]:
+    """The settings that the sweep chooses, written to the folder."""
+    from dualembed.cli.interrupts import ending_at_once
+    from dualembed.experiments.sweep import sweep, write_settings
+    from dualembed.progress import track
+
+    ledger = _ledger(folder / _SWEEP_LEDGER)
+    with ending_at_once(stopped):
+        found = sweep(experiment, quick=quick, progress=track, ledger=ledger, jobs=jobs)
+    typer.echo(f"Wrote {write_settings(found, folder)}")
+    return found["chosen"]
+
+
+def _ledger(path: Path) -> Ledger:
+    from dualembed.experiments.ledger import Ledger
+
+    ledger = Ledger(path)
+    if len(ledger):
+        typer.echo(f"Going on with {path}; --fresh starts anew.")
+    return ledger
 
 
 def _no_such(name: str) -> NoReturn:

@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dualembed import __version__, baselines, kernels, problems, schedules, solvers, sources, spaces
+from dualembed import baselines, kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments.bellman import smoothed
 from dualembed.experiments.complexity_figure import panels
 from dualembed.experiments.contenders import Axes
-from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
+from dualembed.experiments.experiment import Choice, Contender, Curve, Experiment, Round, Settings
 from dualembed.saddle import Saddle
 from dualembed.selection import auto
 from dualembed.spaces.nystrom import whitened
@@ -42,7 +42,7 @@ RELATIVE_RADII = np.logspace(-1, 1.5, 11)  # 1 is among them
 RATES = (0.3, 1.0, 3.0, 10.0, 20.0, 40.0, 80.0)  # γ, tried for every radius
 BUDGETS = (1 / 64, 1 / 8, 1)  # of the samples, for the radii
 SELF_TUNED_ROWS = 3_200  # at most, for its cost
-TUNING_SEED, TUNING_TRIALS = 1000, 6
+TUNING_TRIALS = 6
 
 SETTINGS: dict[str, Any] = {
     "x": "uniform on [-5, 5]",
@@ -147,10 +147,6 @@ class Sized(Contender):
     name: ClassVar[str]
     largest: ClassVar[int] = SIZES[-1]
 
-    def grid(self) -> list[Settings]:
-        """What is recorded: a sweep would choose by the error at the largest size alone, `tuned` does at each size."""
-        return [EXPERIMENT.chosen()[self.name]]
-
     @abstractmethod
     def candidates(self, samples: int) -> list[Settings]:
         """What is tried for that many draws."""
@@ -170,15 +166,14 @@ class Sized(Contender):
         slope = np.polyfit(np.log(sizes), np.log(values), 1)[0] if np.all(np.isfinite(values)) else np.nan
         return Curve(sizes, values, {"slope": float(slope)})
 
-    def tuned(self, samples: int) -> tuple[dict[str, Settings], dict[str, float]]:
-        """For each size up to `samples` the candidate with the least mean excess on the tuning trials, and that."""
-        chosen, metric = {}, {}
-        for size in self.sizes(samples):
-            tried = self.candidates(size)
-            trials = [Trial(TUNING_SEED + number) for number in range(TUNING_TRIALS)]
-            means = np.mean([self.errors(tried, trial, size) for trial in trials], axis=0)
-            chosen[str(size)], metric[str(size)] = tried[int(np.argmin(means))], float(np.min(means))
-        return chosen, metric
+    def choices(self, samples: int) -> list[Choice]:
+        """One for each size, where there is something to choose."""
+        sized = [Choice(self.candidates(size), size, str(size)) for size in self.sizes(samples)]
+        return [choice for choice in sized if len(choice.candidates) > 1]
+
+    def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
+        """The excess at that size alone, for each setting."""
+        return self.errors(candidates, Trial(seed), samples)
 
 
 class EmbeddingSGD(Sized):
@@ -191,8 +186,12 @@ class EmbeddingSGD(Sized):
         rates = (5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
         return [{"primal γ": rate, "dual γ": ratio * rate} for rate in rates for ratio in (0.3, 1.0)]
 
+    def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
+        """All together: they visit the same draws."""
+        return [candidates]
+
     def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """All at once: they visit the same draws."""
+        """All at once."""
         columns = {name: [each[name] for each in candidates] for name in ("primal γ", "dual γ")}
         return descents(trial, samples, columns).tolist()
 
@@ -291,20 +290,6 @@ class Ball(Contender):
         return Curve(budgets, values, beside)
 
 
-def tuned(samples: int = SIZES[-1]) -> dict[str, Any]:
-    """What the settings file records: for every method and size the best of its candidates, and its mean excess."""
-    found = {each.name: each.tuned(samples) for each in SIZED if len(each.candidates(samples)) > 1}
-    return {
-        "chosen": {name: chosen for name, (chosen, _) in found.items()},
-        "sweep": {
-            "first seed": TUNING_SEED,
-            "trials": TUNING_TRIALS,
-            "version": __version__,
-            "methods": {name: {"metric": metric} for name, (_, metric) in found.items()},
-        },
-    }
-
-
 SIZED: tuple[Sized, ...] = (EmbeddingSGD(), BatchSAA(), TwoStep(), ClosedForm(), SelfTuned())
 EXPERIMENT = Experiment(
     "complexity",
@@ -315,4 +300,5 @@ EXPERIMENT = Experiment(
     samples=SIZES[-1],
     quick_samples=SIZES[1],
     draw=panels,
+    rounds=(Round(1, TUNING_TRIALS, 1),),
 )

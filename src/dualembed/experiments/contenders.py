@@ -6,8 +6,9 @@ import itertools
 import json
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -24,8 +25,7 @@ from dualembed.solvers.stochastic import StochasticSolver
 from dualembed.spaces.base import Function
 
 LOOKS = 10  # at the metric, equally spaced in the logarithm of the samples
-TOGETHER = 64  # settings run at once by a sweep
-MANY = 50  # settings, from which on a sweep looks roughly
+TOGETHER = 64  # runs of a sweep at once
 STEPS = ("primal rate", "dual rate", "offset", "power")  # what differs between runs that share their kernel values
 
 
@@ -33,7 +33,7 @@ STEPS = ("primal rate", "dual rate", "offset", "power")  # what differs between 
 class Ground:
     """What a trial stands on: its problem, the metric of a function there, and further figures for the last one.
 
-    A sweep's look at many settings at once may be a `rough` one.
+    A sweep's look at many settings may be a `rough` one.
     """
 
     problem: Problem
@@ -41,9 +41,9 @@ class Ground:
     beside: Callable[[Function], dict[str, float]] = lambda _: {}
     rough: Callable[[Function], float] | None = None
 
-    def judge(self, candidates: int) -> Callable[[Function], float]:
-        """The metric by which so many settings are compared."""
-        return self.rough if self.rough is not None and candidates > MANY else self.error
+    def judge(self, rough: bool) -> Callable[[Function], float]:
+        """The metric, or the rough one where that is wanted and there is one."""
+        return self.rough if rough and self.rough is not None else self.error
 
 
 Grounds = Callable[[int, int], Ground]  # (seed, samples) -> the trial
@@ -67,27 +67,63 @@ class Axes:
                 yield settings
 
 
-@dataclass(frozen=True)
-class Stochastic(Contender):
-    """A stochastic solver on batches of a size; its settings are those of its steps, and the saddle's own.
+class Stepping(Contender):
+    """A method whose settings are those of its steps, and others.
 
-    The iterate ("averaged" or "last") is a setting too. A sweep runs settings that differ in their steps only at once:
-    they visit the same samples, so that kernel values are shared.
+    The iterate ("averaged" or "last") is a setting too, and a run tells both. A sweep makes runs that differ in their
+    steps only at once: they visit the same samples, so that kernel values are shared.
     """
 
-    solver: Callable[..., StochasticSolver]
-    grounds: Grounds
-    saddle: Callable[[Settings, Problem], Saddle]
-    batch: int
     axes: Axes
+
+    @abstractmethod
+    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+        """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
 
     def grid(self) -> list[Settings]:
         """The axes' combinations, both iterates of each."""
         return [{**each, "iterate": iterate} for each in self.axes for iterate in ITERATES]
 
+    def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
+        """Candidates that differ in their steps only, as many as make TOGETHER runs."""
+        alike: dict[str, dict[str, list[Settings]]] = {}
+        for settings in candidates:
+            others = {name: value for name, value in settings.items() if name not in (*STEPS, "iterate")}
+            alike.setdefault(json.dumps(others), {}).setdefault(_run_of(settings), []).append(settings)
+        found = []
+        for runs in (list(each.values()) for each in alike.values()):
+            for start in range(0, len(runs), TOGETHER):
+                found.append(list(itertools.chain.from_iterable(runs[start : start + TOGETHER])))
+        return found
+
+    def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
+        """The metric at the end of every run; settings with the same saddle go together."""
+        errors: dict[tuple[str, str], float] = {}
+        for some in self.batches(candidates):
+            runs = {_run_of(settings): settings for settings in some}
+            pairs = self.together(list(runs.values()), seed, samples, rough=rough)
+            for run, pair in zip(runs, pairs, strict=True):
+                errors |= zip(((run, iterate) for iterate in ITERATES), pair, strict=True)
+        return [errors[_run_of(settings), settings["iterate"]] for settings in candidates]
+
+
+@dataclass(frozen=True)
+class Stochastic(Stepping):
+    """A stochastic solver on batches of so many samples; its settings are those of its steps, and the saddle's own.
+
+    A row of the data may count for several samples.
+    """
+
+    solver: Callable[..., StochasticSolver]
+    grounds: Callable[[Settings], Grounds]  # the settings matter where the inputs depend on them
+    saddle: Callable[[Settings, Problem], Saddle]
+    batch: int
+    axes: Axes
+    samples_a_row: int = 1
+
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """A run over so many samples, looked at along the way; infinite from where it diverged."""
-        ground, steps = self.grounds(seed, samples), samples // self.batch
+        ground, steps = self.grounds(settings)(seed, samples), self._steps(samples)
         probe = solvers.Probe(lambda primal, _: ground.error(primal), at=marks_of(steps), iterates=settings["iterate"])
         saddle = self.saddle(settings, ground.problem)
         with warnings.catch_warnings():
@@ -95,32 +131,27 @@ class Stochastic(Contender):
             result = solvers.solve(seed, saddle, self._stepping(settings, steps), probe)
         return curve_of(result, settings["iterate"], steps, batch=self.batch, beside=ground.beside)
 
-    def finals(self, candidates: list[Settings], seed: int, samples: int) -> list[float]:
-        """The metric at the end of every run; settings with the same saddle go together."""
-        ground = self.grounds(seed, samples)
-        ground = replace(ground, error=ground.judge(len(candidates)))
-        return finals_of(candidates, lambda group: self._together(group, ground, seed, samples))
-
-    def _together(
-        self, group: list[Settings], ground: Ground, seed: int, samples: int
-    ) -> Iterator[tuple[float, float]]:
-        """(averaged, last) errors of settings that differ in their steps only."""
-        saddle, steps = self.saddle(group[0], ground.problem), samples // self.batch
-        columns = stacked(group)
+    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+        """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
+        ground = self.grounds(group[0])(seed, samples)
+        error, saddle, steps = ground.judge(rough), self.saddle(group[0], ground.problem), self._steps(samples)
 
         @jax.vmap
         def solved(moving: dict[str, jax.Array]) -> Result:
             return solvers.solve(seed, saddle, self._stepping({**group[0], **moving}, steps))
 
-        results = solved(columns)
+        results = solved(stacked(group))
         for number in range(len(group)):
             one = jax.tree.map(lambda leaf, number=number: leaf[number], results)
-            functions = (one.primal, one.last.primal)
-            yield tuple(ground.error(each) if one.finite else math.inf for each in functions)  # type: ignore[misc]
+            averaged, last = (error(each) if one.finite else math.inf for each in (one.primal, one.last.primal))
+            yield averaged, last
+
+    def _steps(self, samples: int) -> int:
+        return max(1, samples // self.batch)
 
     def _stepping(self, settings: Settings, steps: int) -> StochasticSolver:
         dual = schedule(settings, "dual") if "dual rate" in settings else None
-        return self.solver(steps, self.batch, schedule(settings), dual)
+        return self.solver(steps, self.batch // self.samples_a_row, schedule(settings), dual)
 
 
 @dataclass(frozen=True)
@@ -148,16 +179,21 @@ class Batch(Contender):
                 beside = ground.beside(function)
         return Curve(sizes, values, beside)
 
-    def finals(self, candidates: list[Settings], seed: int, samples: int) -> list[float]:
+    def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The metric of a fit to all samples, for each setting."""
         ground = self.grounds(seed, samples)
-        error = ground.judge(len(candidates))
+        error = ground.judge(rough)
         return [error(self.fit(settings, ground.problem, seed)) for settings in candidates]
 
 
 def schedule(settings: Settings, player: str = "primal") -> schedules.Schedule:
     """The player's steps, rate / (offset + t^power)."""
     return schedules.OffsetPower(settings[f"{player} rate"], settings["offset"], settings["power"])
+
+
+def preconditioned(steps: int, batch: int, primal: Any, dual: Any) -> solvers.EmbeddingSGD:
+    """Embedding-SGD in whitened coordinates."""
+    return solvers.EmbeddingSGD(steps, batch, primal, dual, solvers.Preconditioner())
 
 
 def self_tuned(grounds: Grounds) -> Batch:
@@ -192,31 +228,11 @@ def curve_of(
     return Curve([mark * batch for mark in marks], values, figures)
 
 
-def finals_of(
-    candidates: list[Settings], together: Callable[[list[Settings]], Iterator[tuple[float, float]]]
-) -> list[float]:
-    """The metric of every candidate's iterate, where `together` runs settings that differ in their steps only."""
-    groups: dict[str, dict[str, Settings]] = {}
-    for settings in candidates:
-        fixed = {name: value for name, value in settings.items() if name not in (*STEPS, "iterate")}
-        groups.setdefault(json.dumps(fixed), {})[_key(settings, "either")] = settings
-    errors: dict[str, float] = {}
-    for group in groups.values():
-        for some in _batched(list(group.values())):
-            for settings, pair in zip(some, together(some), strict=True):
-                errors |= zip((_key(settings, iterate) for iterate in ITERATES), pair, strict=True)
-    return [errors[_key(settings, settings["iterate"])] for settings in candidates]
-
-
 def stacked(group: list[Settings]) -> dict[str, jax.Array]:
     """The steps of settings that differ in nothing else, one array for each name."""
     return {name: jnp.asarray([each[name] for each in group], dtype=float) for name in STEPS if name in group[0]}
 
 
-def _batched(settings: list[Settings]) -> Iterator[list[Settings]]:
-    for start in range(0, len(settings), TOGETHER):
-        yield settings[start : start + TOGETHER]
-
-
-def _key(settings: Settings, iterate: str) -> str:
-    return json.dumps({**settings, "iterate": iterate}, sort_keys=True)
+def _run_of(settings: Settings) -> str:
+    """The same for both iterates of a run."""
+    return json.dumps({name: value for name, value in settings.items() if name != "iterate"}, sort_keys=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,19 @@ class Ledger:
 
     def remember(self, question: Any, answer: Any) -> None:
         """Keep the answer, on the disk too."""
-        self._answers[_name(question)] = answer
+        self.remember_all([(question, answer)])
+
+    def remember_all(self, answered: Iterable[tuple[Any, Any]]) -> None:
+        """Keep the answers to several questions that are known at once."""
+        lines = ""
+        for question, answer in answered:
+            self._answers[_name(question)] = answer
+            lines += json.dumps({"question": question, "answer": answer}) + "\n"
         if self._path is None:
             return
         with self._path.open("a", encoding="utf-8") as file:
             # A line of its own even after one that was cut short; empty lines are no entries.
-            file.write("\n" + json.dumps({"question": question, "answer": answer}) + "\n")
+            file.write("\n" + lines)
             file.flush()
             os.fsync(file.fileno())
 

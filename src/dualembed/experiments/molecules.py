@@ -20,6 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from dualembed import checks, kernels, spaces
 from dualembed.data import qm7
 from dualembed.data.qm7 import Molecules
+from dualembed.experiments.experiment import TUNING_SEEDS
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.linear import LinearSpace
 
@@ -164,14 +165,10 @@ class Trial(NamedTuple):
         return np.concatenate([folds[fold] for fold in self.learnt]), folds[self.tested]
 
 
-def reported(seed: int, samples: int) -> Trial:
-    """The trial of a seed: every fold in its turn."""
-    return Trial(_size(samples), seed % FOLDS)
-
-
-def tuning(seed: int, samples: int) -> Trial:
-    """The trial of a sweep's seed, inside fold 0's training set."""
-    return Trial(_size(samples), 1 + seed % (FOLDS - 1), hidden=0)
+def trial_of(seed: int, samples: int) -> Trial:
+    """The trial of a seed: every fold in its turn; that of a sweep's seed is inside fold 0's training set."""
+    size = _size(samples)
+    return Trial(size, 1 + seed % (FOLDS - 1), hidden=0) if seed in TUNING_SEEDS else Trial(size, seed % FOLDS)
 
 
 def _size(samples: int) -> int:

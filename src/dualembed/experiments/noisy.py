@@ -147,12 +147,12 @@ CLOSED = Axes(
 
 def embedding_sgd(grounds: Grounds) -> Stochastic:
     """Embedding-SGD with one virtual sample a visit."""
-    return Stochastic(solvers.EmbeddingSGD, grounds, expansion, BATCH, EMBEDDING)
+    return Stochastic(solvers.EmbeddingSGD, lambda _: grounds, expansion, BATCH, EMBEDDING)
 
 
 def rival(solver: Any, grounds: Grounds) -> Stochastic:
     """A method without a dual, with all virtual samples at every visit."""
-    return Stochastic(solver, grounds, landmarks, BATCH, RIVALS)
+    return Stochastic(solver, lambda _: grounds, landmarks, BATCH, RIVALS)
 
 
 CONTENDERS: dict[str, Contender] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,11 +23,12 @@ from dualembed.experiments.bellman import Process
 from dualembed.experiments.contenders import (
     Axes,
     Ground,
+    Stepping,
     Stochastic,
     closed_form,
     curve_of,
-    finals_of,
     marks_of,
+    preconditioned,
     schedule,
     self_tuned,
     stacked,
@@ -35,7 +36,7 @@ from dualembed.experiments.contenders import (
 from dualembed.experiments.experiment import Contender, Curve, Settings
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import ITERATES, DivergenceWarning
+from dualembed.solvers.base import DivergenceWarning
 from dualembed.solvers.statistics import on_host
 from dualembed.spaces.base import Regulariser
 
@@ -118,7 +119,7 @@ class Evaluation:
         """Every method with its grid."""
 
         def stochastic(name: str, solver: Callable[..., Any], saddle: Callable[..., Saddle]) -> Stochastic:
-            return Stochastic(solver, self.ground, saddle, BATCH, Axes(grids[name]))
+            return Stochastic(solver, lambda _: self.ground, saddle, BATCH, Axes(grids[name]))
 
         return {
             "embedding-sgd": stochastic("embedding-sgd", solvers.EmbeddingSGD, self.expansion),
@@ -132,21 +133,12 @@ class Evaluation:
         }
 
 
-def preconditioned(steps: int, batch: int, primal: Any, dual: Any) -> solvers.EmbeddingSGD:
-    """Embedding-SGD in whitened coordinates."""
-    return solvers.EmbeddingSGD(steps, batch, primal, dual, solvers.Preconditioner())
-
-
 @dataclass(frozen=True)
-class KernelMDP(Contender):
+class KernelMDP(Stepping):
     """SGD in the process embedded by a conditional embedding, whose bandwidth is the dual's."""
 
     evaluation: Evaluation
     axes: Axes
-
-    def grid(self) -> list[Settings]:
-        """The axes' combinations, both iterates of each."""
-        return [{**each, "iterate": iterate} for each in self.axes for iterate in ITERATES]
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """A pass over the transitions, after embedding some of them."""
@@ -158,16 +150,10 @@ class KernelMDP(Contender):
             result = self._rival(settings, samples).fit(seed, ground.problem, probe)  # type: ignore[arg-type]
         return curve_of(result, iterate, samples // BATCH, batch=BATCH, beside=ground.beside)
 
-    def finals(self, candidates: list[Settings], seed: int, samples: int) -> list[float]:
-        """The metric at the end of every run; settings with the same bandwidths share an embedding."""
+    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+        """(averaged, last) metrics of settings that differ in their steps only, which share an embedding."""
         ground = self.evaluation.ground(seed, samples)
-        ground = replace(ground, error=ground.judge(len(candidates)))
-        return finals_of(candidates, lambda group: self._together(group, ground, seed, samples))
-
-    def _together(
-        self, group: list[Settings], ground: Ground, seed: int, samples: int
-    ) -> Iterator[tuple[float, float]]:
-        """(averaged, last) errors of settings that differ in their steps only."""
+        error = ground.judge(rough)
         ready = self._rival(group[0], samples).prepared(seed, ground.problem)  # type: ignore[arg-type]
 
         @jax.vmap
@@ -187,7 +173,8 @@ class KernelMDP(Contender):
             runs = finished(stacked(group))
         for number, alive in enumerate(runs.alive):
             functions = (ready.course.function(weights[number]) for weights in (runs.average, runs.current))
-            yield tuple(ground.error(on_host(each)) if alive else math.inf for each in functions)  # type: ignore[misc]
+            averaged, last = (error(on_host(each)) if alive else math.inf for each in functions)
+            yield averaged, last
 
     def _rival(self, settings: Settings, samples: int) -> baselines.MDPKernelEmbedding:
         return baselines.MDPKernelEmbedding(

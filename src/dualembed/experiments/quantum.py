@@ -9,8 +9,7 @@ features are looked up.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import baselines, links, problems, solvers, sources, spaces
-from dualembed.experiments.contenders import Axes, curve_of, finals_of, marks_of, schedule, stacked
+from dualembed.experiments.contenders import Axes, Ground, Grounds, Stochastic, preconditioned
 from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
 from dualembed.experiments.molecules import (
     FEATURES,
@@ -37,18 +36,14 @@ from dualembed.experiments.molecules import (
     features_of_molecules,
     grams,
     landmarks,
-    reported,
     ridge_errors,
     some_molecules,
-    tuning,
+    trial_of,
     waves,
 )
-from dualembed.problems.base import Terms
+from dualembed.problems.base import Problem, Terms
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import ITERATES, DivergenceWarning, Result
-from dualembed.solvers.stochastic import StochasticSolver
 from dualembed.sources import Sample
-from dualembed.spaces.base import Function
 
 BATCH = 1000  # draws
 PENALTY = 1e-6  # of f, for every stochastic method
@@ -132,74 +127,39 @@ def as_they_are(features: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Descent(Contender):
-    """A stochastic solver; a visit of it is of so many draws."""
+class Inputs:
+    """What a stochastic method learns from: samples in numbers, their terms, and the space whose features they get."""
 
-    solver: Callable[..., StochasticSolver]
     source: Callable[[Trial], sources.Dataset]
     terms: Callable[[Sample], Terms]
     space: Space
-    axes: Axes
-    visit: int = 1
 
-    def grid(self) -> list[Settings]:
-        """The axes' combinations, both iterates of each."""
-        return [{**each, "iterate": iterate} for each in self.axes for iterate in ITERATES]
+    def grounds(self, settings: Settings) -> Grounds:
+        """Trials with features of the settings' bandwidths."""
+        return lambda seed, samples: self.ground(settings, trial_of(seed, samples))
 
-    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
-        """The rounds over a training set, looked at along the way; infinite from where it diverged."""
-        trial, steps = reported(seed, samples), _steps(samples)
-        saddle, judge = self._saddle(settings, trial), self._judge(settings, trial)
-        probe = solvers.Probe(lambda primal, _: judge(primal)[0], at=marks_of(steps), iterates=settings["iterate"])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
-            result = solvers.solve(seed, saddle, self._stepping(settings, steps), probe)
-        return curve_of(
-            result, settings["iterate"], steps, batch=BATCH, beside=lambda function: {"RMSE": judge(function)[1]}
-        )
-
-    def finals(self, candidates: list[Settings], seed: int, samples: int) -> list[float]:
-        """The error at the end of every run inside fold 0's training set; settings with the same spaces go together."""
-        return finals_of(candidates, lambda group: self._together(group, tuning(seed, samples), seed, samples))
-
-    def _together(self, group: list[Settings], trial: Trial, seed: int, samples: int) -> Iterator[tuple[float, float]]:
-        """(averaged, last) errors of settings that differ in their steps only."""
-        saddle, judge = self._saddle(group[0], trial), self._judge(group[0], trial)
-
-        @jax.vmap
-        def solved(moving: dict[str, jax.Array]) -> Result:
-            return solvers.solve(seed, saddle, self._stepping({**group[0], **moving}, _steps(samples)))
-
-        results = solved(stacked(group))
-        for number in range(len(group)):
-            one = jax.tree.map(lambda leaf, number=number: leaf[number], results)
-            both = (judge(each)[0] if one.finite else np.inf for each in (one.primal, one.last.primal))
-            yield tuple(both)  # type: ignore[misc]
-
-    def _saddle(self, settings: Settings, trial: Trial) -> Saddle:
-        draws = features_of_draws(trial, self.space, settings["bandwidth"]).learnt
+    def ground(self, settings: Settings, trial: Trial) -> Ground:
+        """The trial's molecules, and the mean absolute error of the energies."""
+        draws, tested = features_of_draws(trial, self.space, settings["bandwidth"])
         known = features_of_molecules(trial, self.space, settings.get("dual bandwidth", settings["bandwidth"]))
-        return Saddle(
+        energies = Energies.of(trial)
+        return Ground(
             problems.Moment(self.source(trial), LookedUp(self.terms, draws, known)),
-            spaces.Basis(as_they_are),
-            spaces.Basis(as_they_are),
-            primal_penalty=PENALTY,
-            # The dual space learns E[f(z) | x], from which u = E[f(z) | x] - y; a centred one has no link.
-            link=None if self.solver is solvers.CentredEmbeddingSGD else links.Legendre(),
+            lambda function: energies.errors(function(tested))[0],
+            lambda function: {"RMSE": energies.errors(function(tested))[1]},
         )
 
-    def _judge(self, settings: Settings, trial: Trial) -> Callable[[Function], tuple[float, float]]:
-        energies = Energies.of(trial)
-        tested = features_of_draws(trial, self.space, settings["bandwidth"]).tested
-        return lambda function: energies.errors(function(tested))
 
-    def _stepping(self, settings: Settings, steps: int) -> StochasticSolver:
-        dual = schedule(settings, "dual") if "dual rate" in settings else None
-        return self.solver(steps, BATCH // self.visit, schedule(settings), dual)
+def linked(settings: Settings, problem: Problem) -> Saddle:
+    """Weights of the features for both players; the dual space learns E[f(z) | x], from which u = E[f(z) | x] - y."""
+    space = spaces.Basis(as_they_are)
+    return Saddle(problem, space, space, primal_penalty=PENALTY, link=links.Legendre())
 
 
-def _steps(samples: int) -> int:
-    return max(1, samples // BATCH)
+def unlinked(settings: Settings, problem: Problem) -> Saddle:
+    """The same for a centred dual, which needs no link."""
+    space = spaces.Basis(as_they_are)
+    return Saddle(problem, space, space, primal_penalty=PENALTY)
 
 
 @dataclass(frozen=True)
@@ -212,16 +172,20 @@ class ClosedForm(Contender):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The error after learning from a share of the molecules and from all of them."""
-        trial = reported(seed, samples)
+        trial = trial_of(seed, samples)
         curve = curve_of_shares(trial, settings)
         fewer = grams(trial.size, TRAINING_DRAWS, (settings["bandwidth"],))[0]
         absolute, _ = fitted(trial, fewer, settings["penalty"])
         curve.beside[f"MAE with {TRAINING_DRAWS} draws"] = absolute
         return curve
 
-    def finals(self, candidates: list[Settings], seed: int, samples: int) -> list[float]:
-        """The error inside fold 0's training set, for each setting."""
-        trial = tuning(seed, samples)
+    def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
+        """All together: they share the mean kernels."""
+        return [candidates]
+
+    def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
+        """The error of a fit to the whole training set, for each setting."""
+        trial = trial_of(seed, samples)
         return [fitted(trial, _gram(trial, each), each["penalty"])[0] for each in candidates]
 
 
@@ -234,7 +198,7 @@ class SelfTuned(Contender):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The error after learning from a share of the molecules and from all of them, with what was chosen for all."""
-        trial = reported(seed, samples)
+        trial = trial_of(seed, samples)
         held = Trial(trial.size, trial.learnt[0], hidden=trial.tested)
         candidates = ClosedForm().grid()
         scores = [fitted(held, _gram(held, each), each["penalty"])[0] for each in candidates]
@@ -263,11 +227,6 @@ def fitted(trial: Trial, gram: np.ndarray, penalty: float, *, every: int = 1) ->
     return both_errors(ridge_errors(gram, energy, training[::every], testing=testing, penalty=penalty))
 
 
-def preconditioned(steps: int, batch: int, primal: Any, dual: Any) -> solvers.EmbeddingSGD:
-    """Embedding-SGD in whitened coordinates."""
-    return solvers.EmbeddingSGD(steps, batch, primal, dual, solvers.Preconditioner())
-
-
 FACTORS = (0.25, 0.5, 1.0)
 # By √2 from 100 to 25,600, and finer where the largest steps that do not diverge are the best.
 RATES = (
@@ -287,12 +246,15 @@ WHITENED = Axes(
     }
 )
 
+DRAWN, CENTRED = Inputs(one_draw, plain, waves), Inputs(one_draw, centred, waves)
+AVERAGED, PLACED = Inputs(all_draws, plain, waves), Inputs(one_draw, plain, landmarks)
+
 CONTENDERS: dict[str, Contender] = {
-    "embedding-sgd": Descent(solvers.EmbeddingSGD, one_draw, plain, waves, EMBEDDING),
-    "sgd-saa": Descent(baselines.SGDSAA, all_draws, plain, waves, RIVALS, visit=TRAINING_DRAWS),
-    "virtual-samples": Descent(baselines.VirtualSamples, one_draw, plain, waves, RIVALS),
-    "centred-sgd": Descent(solvers.CentredEmbeddingSGD, one_draw, centred, waves, EMBEDDING),
-    "preconditioned-sgd": Descent(preconditioned, one_draw, plain, landmarks, WHITENED),
+    "embedding-sgd": Stochastic(solvers.EmbeddingSGD, DRAWN.grounds, linked, BATCH, EMBEDDING),
+    "sgd-saa": Stochastic(baselines.SGDSAA, AVERAGED.grounds, linked, BATCH, RIVALS, samples_a_row=TRAINING_DRAWS),
+    "virtual-samples": Stochastic(baselines.VirtualSamples, DRAWN.grounds, linked, BATCH, RIVALS),
+    "centred-sgd": Stochastic(solvers.CentredEmbeddingSGD, CENTRED.grounds, unlinked, BATCH, EMBEDDING),
+    "preconditioned-sgd": Stochastic(preconditioned, PLACED.grounds, linked, BATCH, WHITENED),
     "closed-form": ClosedForm(),
     "self-tuned": SelfTuned(),
 }

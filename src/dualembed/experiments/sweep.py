@@ -7,55 +7,45 @@ settings first.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dualembed import __version__
-from dualembed.experiments.experiment import TUNING_SEEDS, Contender, Experiment, Settings
+from dualembed.experiments.experiment import TUNING_SEEDS, Choice, Contender, Experiment, Round, Settings
 from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.processes import Answers, working
 from dualembed.files import write_atomically
 from dualembed.progress import Track
 
-# (share of the samples, trials, settings kept): each round sees those that the round before kept.
-ROUNDS = ((1 / 8, 1, 24), (1 / 2, 1, 6), (1, 2, 1))
-QUICK_ROUNDS = ((1, 1, 1),)
+QUICK_ROUNDS = (Round(1, 1, 1),)
+MANY = 50  # settings, from which on a look at each is a rough one
 
 
-def sweep(experiment: Experiment, *, quick: bool, progress: Track, ledger: Ledger) -> dict[str, Any]:
-    """What the sweep found, to be written as a settings file: the chosen settings, and what they were chosen from."""
+def sweep(experiment: Experiment, *, quick: bool, progress: Track, ledger: Ledger, jobs: int = 1) -> dict[str, Any]:
+    """What the sweep found, to be written as a settings file: the chosen settings, and what they were chosen from.
+
+    What the ledger knows of a setting is not computed again. With several jobs, that many processes work at a time.
+    """
     samples = experiment.quick_samples if quick else experiment.samples
-    rounds = QUICK_ROUNDS if quick else ROUNDS
-    chosen: dict[str, Settings] = {}
-    notes: dict[str, Any] = {}
-    with progress(len(experiment.contenders) * len(rounds), f"sweep of {experiment.name}") as bar:
-        for name, contender in experiment.contenders.items():
-            left = contender.grid()
-            note: dict[str, Any] = {"settings tried": len(left)}
-            for share, trials, kept in rounds:
-                if len(left) > 1:
-                    where = {
-                        "sweep": [experiment.name, name],
-                        "fixed": experiment.settings,
-                        "samples": round(share * samples),
-                    }
-                    errors = _errors(contender, left, where, trials=trials, ledger=ledger)
-                    best = sorted(range(len(left)), key=errors.__getitem__)[:kept]
-                    note["metric"] = errors[best[0]] if math.isfinite(errors[best[0]]) else None
-                    left = [left[number] for number in best]
-                bar.advance(to=bar.step + 1)
-            chosen[name], notes[name] = left[0], note if "metric" in note else {"note": "nothing to choose from"}
-    record = {
-        "rounds": [
-            {"samples": round(share * samples), "trials": trials, "settings kept": kept}
-            for share, trials, kept in rounds
-        ],
-        "first seed": TUNING_SEEDS.start,
-        "version": __version__,
-        "methods": notes,
-    }
-    return {"chosen": chosen, "sweep": record}
+    rounds = QUICK_ROUNDS if quick else experiment.rounds
+    heats = [
+        Heat(name, choice, choice.candidates)
+        for name, contender in experiment.contenders.items()
+        for choice in contender.choices(samples)
+    ]
+    with working(experiment, jobs) as answers:
+        for number, this in enumerate(rounds, start=1):
+            running = [heat for heat in heats if len(heat.left) > 1]
+            label = f"sweep of {experiment.name}, round {number} of {len(rounds)}"
+            tasks = _tasks(experiment, running, this, ledger)
+            _compute(tasks, answers, ledger, progress=progress, label=label)
+            for heat in running:
+                heat.end(this, _errors(experiment, heat, this, ledger))
+    return {"chosen": _chosen(experiment, heats), "sweep": _record(experiment, heats, rounds, samples)}
 
 
 def write_settings(found: dict[str, Any], folder: Path) -> Path:
@@ -65,17 +55,116 @@ def write_settings(found: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def _errors(
-    contender: Contender, candidates: list[Settings], where: dict[str, Any], *, trials: int, ledger: Ledger
-) -> list[float]:
-    """The mean final metric of every candidate over the trials; what the ledger knows is not computed again."""
-    totals = [0.0] * len(candidates)
-    for seed in TUNING_SEEDS[:trials]:
-        question = {**where, "version": __version__, "seed": seed, "candidates": candidates}
-        errors = ledger.recall(question)
-        if errors is None:
-            errors = contender.finals(candidates, seed, where["samples"])
-            ledger.remember(question, errors)
-        # A run that ended in NaN is as bad as one that diverged.
-        totals = [total + (math.inf if math.isnan(one) else one) for total, one in zip(totals, errors, strict=True)]
-    return [total / trials for total in totals]
+@dataclass
+class Heat:
+    """A choice that is being made for a method: the candidates that are left, and the best one's metric so far."""
+
+    method: str
+    choice: Choice
+    left: list[Settings]
+    metric: float | None = None
+
+    def samples(self, this: Round) -> int:
+        """What the candidates are given in a round."""
+        return round(this.share * self.choice.samples)
+
+    def end(self, this: Round, errors: list[float]) -> None:
+        """Keep the candidates with the least errors."""
+        best = sorted(range(len(errors)), key=errors.__getitem__)[: this.kept]
+        self.metric = errors[best[0]] if math.isfinite(errors[best[0]]) else None
+        self.left = [self.left[number] for number in best]
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Some settings of a method, on one of the trials that settings are chosen on."""
+
+    experiment: str
+    method: str
+    fixed: str  # a digest of the experiment's own settings
+    seed: int
+    samples: int
+    rough: bool
+    candidates: list[Settings]
+
+    def answer(self, contender: Contender) -> list[float]:
+        """The metric at the end for each."""
+        return contender.finals(self.candidates, self.seed, self.samples, rough=self.rough)
+
+    def questions(self) -> list[dict[str, Any]]:
+        """Each setting as the ledger knows it."""
+        asked = {
+            "sweep": [self.experiment, self.method, self.fixed],
+            "seed": self.seed,
+            "samples": self.samples,
+            "rough": self.rough,
+            "version": __version__,
+        }
+        return [{**asked, "settings": settings} for settings in self.candidates]
+
+
+def _tries(experiment: Experiment, heat: Heat, this: Round) -> list[Tries]:
+    """All that a round asks of a method, trial by trial."""
+    fixed = hashlib.sha256(json.dumps(experiment.settings, sort_keys=True).encode()).hexdigest()[:16]
+    rough = len(heat.left) > MANY
+    return [
+        Tries(experiment.name, heat.method, fixed, seed, heat.samples(this), rough, heat.left)
+        for seed in TUNING_SEEDS[: this.trials]
+    ]
+
+
+def _tasks(experiment: Experiment, heats: list[Heat], this: Round, ledger: Ledger) -> list[Tries]:
+    """What the ledger does not know of a round, in the batches that the methods want."""
+    tasks = []
+    for heat in heats:
+        for tries in _tries(experiment, heat, this):
+            asked = zip(tries.candidates, tries.questions(), strict=True)
+            unknown = [settings for settings, question in asked if ledger.recall(question) is None]
+            batches = experiment.contenders[heat.method].batches(unknown) if unknown else []
+            tasks += [replace(tries, candidates=batch) for batch in batches]
+    return tasks
+
+
+def _compute(tasks: list[Tries], answers: Answers[Tries], ledger: Ledger, *, progress: Track, label: str) -> None:
+    """Let the ledger know the answers."""
+    with progress(len(tasks), label) as bar:
+        for task, errors in answers(tasks):
+            ledger.remember_all(zip(task.questions(), errors, strict=True))
+            bar.advance(to=bar.step + 1)
+
+
+def _errors(experiment: Experiment, heat: Heat, this: Round, ledger: Ledger) -> list[float]:
+    """The mean final metric of every candidate that is left over the round's trials, all known to the ledger."""
+    trials = [list(map(ledger.recall, tries.questions())) for tries in _tries(experiment, heat, this)]
+    # A run that ended in NaN is as bad as one that diverged.
+    return [sum(math.inf if math.isnan(one) else one for one in own) / len(own) for own in zip(*trials, strict=True)]
+
+
+def _chosen(experiment: Experiment, heats: list[Heat]) -> dict[str, Settings]:
+    chosen: dict[str, Settings] = {name: {} for name in experiment.contenders}
+    for heat in heats:
+        best = heat.left[0]
+        chosen[heat.method] |= best if heat.choice.name is None else {heat.choice.name: best}
+    return chosen
+
+
+def _record(experiment: Experiment, heats: list[Heat], rounds: tuple[Round, ...], samples: int) -> dict[str, Any]:
+    return {
+        "rounds": [
+            {"samples": round(this.share * samples), "trials": this.trials, "settings kept": this.kept}
+            for this in rounds
+        ],
+        "first seed": TUNING_SEEDS.start,
+        "version": __version__,
+        "methods": {name: _note([heat for heat in heats if heat.method == name]) for name in experiment.contenders},
+    }
+
+
+def _note(heats: list[Heat]) -> dict[str, Any]:
+    """What there is to say of a method's choices; the metric of each by its name, where it has one."""
+    made = [heat for heat in heats if len(heat.choice.candidates) > 1]
+    if not made:
+        return {"note": "nothing to choose from"}
+    metrics = {heat.choice.name: heat.metric for heat in made}
+    tried = sum(len(heat.choice.candidates) for heat in made)
+    return {"settings tried": tried, "metric": metrics.get(None, metrics)}

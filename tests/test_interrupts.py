@@ -1,0 +1,144 @@
+"""Ctrl-C ends long work at once, with one sentence and code 130, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+
+# Work that loses interrupts, as callbacks of JAX do.
+DEAF = """
+import sys, time, types
+import dualembed.experiments
+from dualembed.cli import main
+from dualembed.experiments.experiment import Contender, Experiment
+def work(*_, **__):
+    print("ready", flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+"""
+REPRODUCE = """
+class Deaf(Contender):
+    run = work
+    def grid(self):
+        return [{"rate": 1.0}, {"rate": 2.0}]
+noisy = types.ModuleType("dualembed.experiments.noisy")
+noisy.EXPERIMENT = Experiment("unnamed", "", "MSE", {}, {"deaf": Deaf()}, 10, 10)
+Experiment.chosen = lambda self: {"deaf": {"rate": 1.0}}
+sys.modules[noisy.__name__] = noisy
+"""
+BENCH = """
+garnet = types.ModuleType("dualembed.experiments.garnet_bench")
+garnet.bench = work
+sys.modules[garnet.__name__] = garnet
+"""
+
+
+def interrupted(program: str, *arguments: str) -> tuple[int, str]:
+    """The exit code and standard error of a program that is interrupted when it says that it is ready."""
+    command = [sys.executable, "-c", program, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize("sweep", [[], ["--sweep"]])
+def test_reproduce_ends_though_the_work_is_deaf_and_says_where_it_goes_on(sweep: list[str], tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    code, errors = interrupted(
+        DEAF + REPRODUCE + "sys.exit(main())", "reproduce", "noisy", "--jobs", "1", "--out", folder, *sweep
+    )
+    assert code == 130
+    kept = f"what was computed is kept in {folder}, and the same command goes on from there"
+    assert errors == f"dualembed: stopped; {kept}\n"
+
+
+def test_bench_ends_though_the_work_is_deaf() -> None:
+    code, errors = interrupted(DEAF + BENCH + "sys.exit(main())", "bench", "garnet")
+    assert code == 130
+    assert errors == "dualembed: stopped; nothing is kept of 'garnet'\n"
+
+
+def test_in_somebody_elses_process_an_interruption_stays_an_exception(tmp_path: Path) -> None:
+    program = DEAF.replace("pass", "raise") + REPRODUCE
+    program += "print(main(['reproduce', 'noisy', '--jobs', '1', '--out', sys.argv[1]]), file=sys.stderr)\n"
+    code, errors = interrupted(program, str(tmp_path))
+    assert code == 0
+    assert errors.startswith("dualembed: stopped; ")
+    assert errors.endswith("\n130\n")
+    assert errors.count("\n") == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells a process's children in /proc")
+@pytest.mark.parametrize("late", [False, True], ids=["while they start", "while they work"])
+def test_processes_that_work_are_gone_after_ctrl_c_on_a_terminal(late: bool, tmp_path: Path) -> None:
+    with working_in_two_processes(tmp_path) as process:
+        workers = children(process.pid)
+        if late:
+            wait_until(lambda: sum(map(at_work, workers)) == 2)
+        os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the whole group
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.startswith("dualembed: stopped; ")
+    assert errors.count("\n") == 1
+    wait_until(lambda: not any(map(alive, workers)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells a process's children in /proc")
+def test_processes_that_work_do_not_outlive_one_that_is_killed(tmp_path: Path) -> None:
+    with working_in_two_processes(tmp_path) as process:
+        workers = children(process.pid)
+        wait_until(lambda: sum(map(at_work, workers)) == 2)
+        process.kill()
+    wait_until(lambda: not any(map(alive, workers)))
+
+
+def working_in_two_processes(folder: Path) -> subprocess.Popen[str]:
+    """A run of the illustration, which takes longer than any test, once its two processes have been started."""
+    command = [sys.executable, "-m", "dualembed", "reproduce", "illustration", "--jobs", "2", "--out", str(folder)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_until(lambda: len(children(process.pid)) >= 3)  # with the one that keeps account of semaphores
+    return process
+
+
+def children(process: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+
+
+def at_work(process: int) -> bool:
+    """Whether a process has come so far as to have loaded JAX."""
+    [line] = [line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) > 150_000  # kB
+
+
+def alive(process: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(met: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
