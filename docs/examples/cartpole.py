@@ -110,7 +110,7 @@ def draw(truth: float, answers: list[Answer], figure: Path) -> None:
     ax.errorbar(np.arange(len(answers)), values, sides, fmt="o", color="#0072B2", capsize=3, label="from one log, 95 %")
     ax.axhline(truth, color="#D55E00", linestyle="--", label="Monte-Carlo truth")
     ax.set(xlabel="log", ylabel="discounted return", xticks=range(0, len(answers), max(1, len(answers) // 10)))
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     pyplot.savefig(figure, dpi=110)
     pyplot.close()
 
