@@ -138,6 +138,15 @@ def test_an_empty_option_takes_no_column(table: Path, capsys: Shown) -> None:
     assert "policy_value" not in found["answer"]
 
 
+def test_a_column_that_seems_to_mark_ends_is_pointed_out(table: Path, capsys: Shown) -> None:
+    done = np.arange(400) % 5 == 4
+    assert fitted(changed(table, terminal=None, **{"is Done": done * 1})) == 0
+    assert "give --terminated 'is Done'" in " ".join(capsys.readouterr().out.split())
+    for more in (["--terminated", "is Done"], ["--terminated", ""]):
+        assert fitted(table, *more) == 0
+        assert "is not used" not in capsys.readouterr().out
+
+
 def test_text_is_a_category_where_it_is_said_to_be(table: Path, capsys: Shown) -> None:
     arguments = ["--x", "price,kind", "--y", "sales"]
     assert fitted(table, *arguments, task="iv") == 2

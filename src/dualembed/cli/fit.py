@@ -178,7 +178,7 @@ def _fitted(order: Order) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     from dualembed.cli.answers import found_by
     from dualembed.cli.inputs import arguments, check_categories, check_varying, complete, fingerprint
     from dualembed.cli.places import working
-    from dualembed.cli.roles import columns_by_role
+    from dualembed.cli.roles import columns_by_role, forgotten
     from dualembed.data import read_table
     from dualembed.estimators.diagnostics import TrustWarning
 
@@ -194,6 +194,8 @@ def _fitted(order: Order) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     with working("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
         simplefilter("ignore", TrustWarning)  # the answer says it in its own place
         model.fit(**data)
+    worries = (*model.diagnostics_.warnings, *forgotten(order.task, order.columns, columns, whole))
+    model.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=worries)
     model.columns_, model.fingerprint_ = columns, fingerprint(table, columns, order.task)
     found = {
         "task": order.name,

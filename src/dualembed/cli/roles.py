@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from dualembed.cli.tasks import FOLLOWING, TABLES, Task, option_of
 from dualembed.data.columns import chosen_columns
 from dualembed.data.refusal import nearest, refused, some
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Columns = dict[str, list[str]]
+ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
 def check_options(task: Task, name: str, options: Mapping[str, str | None]) -> None:
@@ -21,6 +26,20 @@ def check_options(task: Task, name: str, options: Mapping[str, str | None]) -> N
     for role, spec in options.items():
         if spec is not None and not spec.strip() and role in task.needs:
             raise refused(f"{option_of(role)} is empty, but {name} needs it; name its columns")
+
+
+def forgotten(task: Task, options: Mapping[str, str | None], columns: Columns, table: pa.Table) -> list[str]:
+    """What a table seems to say that no option asks for, in plain words; an empty option is not for getting it."""
+    if "terminated" not in task.arguments or "terminated" in columns or options.get("terminated") is not None:
+        return []
+    used = {name for own in columns.values() for name in own}
+    named = [name for name in table.column_names if any(word in name.lower() for word in ENDINGS)]
+    found = [name for name in named if name not in used and set(table[name].unique().to_pylist()) == {0, 1}]
+    return [
+        f"the column {name!r} is not used; if it is 1 where nothing follows, give --terminated {shlex.quote(name)}: "
+        "without it rewards are expected beyond the end"
+        for name in found[:1]
+    ]
 
 
 def columns_by_role(task: Task, options: Mapping[str, str | None], names: Sequence[str]) -> Columns:
