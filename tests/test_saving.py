@@ -90,6 +90,7 @@ def fitted_estimators() -> dict[str, Any]:
     }
 
 
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
 @pytest.mark.parametrize("name", estimators.__all__)
 def test_every_estimator_can_be_saved(name: str, tmp_path: Path) -> None:
     model = fitted_estimators()[name]()
