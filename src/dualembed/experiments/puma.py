@@ -310,5 +310,5 @@ EXPERIMENT = Experiment(
     {**SETTINGS, **policy_evaluation.SETTINGS, "penalties": PENALTY},
     Evaluation(PROCESS, PENALTY).contenders(GRIDS),
     samples=20_000,
-    quick_samples=2_000,
+    quick_samples=1_000,
 )
