@@ -102,6 +102,19 @@ def test_processes_that_work_are_gone_after_ctrl_c_on_a_terminal(late: bool, tmp
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells a process's children in /proc")
+def test_processes_leave_interruptions_to_the_one_that_started_them_from_their_start_on(tmp_path: Path) -> None:
+    with working_in_two_processes(tmp_path) as process:
+        workers = children(process.pid)
+        for worker in workers:
+            os.kill(worker, signal.SIGINT)
+        wait_until(lambda: sum(map(at_work, workers)) == 2)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells a process's children in /proc")
 def test_processes_that_work_do_not_outlive_one_that_is_killed(tmp_path: Path) -> None:
     with working_in_two_processes(tmp_path) as process:
         workers = children(process.pid)

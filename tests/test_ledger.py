@@ -66,6 +66,13 @@ def test_a_last_line_cut_short_anywhere_is_left_out_and_the_next_entry_is_read(p
         assert len(again) == 2
 
 
+def test_of_several_answers_at_once_those_are_kept_that_were_written_before_the_cut(path: Path) -> None:
+    Ledger(path).remember_all([("first", 1.5), ("second", math.inf), ("third", 2.5)])
+    assert [Ledger(path).recall(name) for name in ("first", "second", "third")] == [1.5, math.inf, 2.5]
+    path.write_bytes(path.read_bytes()[:-5])
+    assert [Ledger(path).recall(name) for name in ("first", "second", "third")] == [1.5, math.inf, None]
+
+
 def test_lines_of_another_kind_are_passed_over(path: Path) -> None:
     path.write_text('not json\n[1, 2]\n{"question": 1}\n\n{"question": "q", "answer": 7}\n3\n')
     assert len(Ledger(path)) == 1

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dualembed.experiments import processes
+from dualembed.experiments import sweep as sweeping
 from dualembed.experiments.experiment import ROUNDS, TUNING_SEEDS, Choice, Contender, Curve, Experiment, Round
 from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.sweep import MANY, sweep, write_settings
@@ -195,3 +197,16 @@ def test_parts_of_a_methods_settings_are_chosen_one_by_one_each_at_its_size() ->
     assert found["sweep"]["methods"]["method 0"] == {"settings tried": 16, "metric": {"n = 4": 0.5, "n = 6": 0.5}}
     assert sized.rounds() == [(7, 1000, 4), (7, 1001, 4), (9, 1000, 6), (9, 1001, 6)]
     assert found["sweep"]["rounds"] == [{"samples": SAMPLES, "trials": 2, "settings kept": 1}]
+
+
+def test_as_many_processes_are_asked_for_as_there_are_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def working(experiment: Experiment, jobs: int) -> Any:
+        asked.append(jobs)
+        return processes.working(experiment, 1)
+
+    monkeypatch.setattr(sweeping, "working", working)
+    whole = Experiment("made up", "", "error", {}, {"bowl": Bowl(5)}, samples=SAMPLES, quick_samples=40)
+    sweep(whole, quick=True, progress=track, ledger=Ledger(), jobs=3)
+    assert asked == [3]

@@ -26,6 +26,8 @@ TEST_SEED = 20_160_711  # no training seed that anybody would choose
 TEST_STATES = 1000
 NEXT_STATES = 100
 BLOCK = 500  # transitions drawn side by side
+# Of simulators: they are long programs that run for a second, and more would cost more than it saves.
+LITTLE_OPTIMISED = {"xla_backend_optimization_level": 1}
 SOME_STATES = 200  # of them, for rough errors and for the variance of V(s')
 
 Value = Callable[[Any], Any]
@@ -78,7 +80,7 @@ class Process:
 
     @cached_property
     def _draw_block(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
-        return jax.jit(jax.vmap(self.draw))
+        return jax.jit(jax.vmap(self.draw), compiler_options=LITTLE_OPTIMISED)
 
     def test_states(self, count: int = TEST_STATES) -> np.ndarray:
         """States (count, d) on which errors are measured, the same for everybody."""
@@ -90,7 +92,8 @@ class Process:
 
     @cached_property
     def _known(self) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
-        return jax.jit(jax.vmap(lambda state: (self.reward(state), self.next_mean(state))))
+        known = jax.vmap(lambda state: (self.reward(state), self.next_mean(state)))
+        return jax.jit(known, compiler_options=LITTLE_OPTIMISED)
 
     @cached_property
     def _usual(self) -> Tested:

@@ -6,11 +6,12 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from dualembed.checks import InputError
 from dualembed.experiments import NAMES
@@ -50,13 +51,16 @@ def working(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
         return
     before = set(multiprocessing.active_children())
     # Fresh processes, since a forked JAX hangs; a core each, since their libraries would otherwise fight for all.
+    spawning = multiprocessing.get_context("spawn")
     with _one_thread_each():
-        pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+        crew = [ProcessPoolExecutor(1, mp_context=spawning, initializer=_begin) for _ in range(jobs)]
         try:
-            yield lambda tasks: _answers(pool, tasks)
-            pool.shutdown()
+            yield lambda tasks: _answers(crew, tasks)
+            for worker in crew:
+                worker.shutdown()
         except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in crew:
+                worker.shutdown(wait=False, cancel_futures=True)
             for process in set(multiprocessing.active_children()) - before:
                 process.kill()
             if isinstance(error, BrokenProcessPool):
@@ -67,11 +71,43 @@ def working(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
             raise
 
 
-def _answers(pool: ProcessPoolExecutor, tasks: Sequence[SomeWork]) -> Iterator[tuple[SomeWork, Any]]:
-    with _interrupts_ignored():  # by the processes, which start here and inherit it; Ctrl-C is for this one to handle
-        futures = {pool.submit(_answer, task): task for task in tasks}
-    for each in as_completed(futures):
-        yield futures[each], each.result()
+def _answers(crew: list[ProcessPoolExecutor], tasks: Sequence[SomeWork]) -> Iterator[tuple[SomeWork, Any]]:
+    waiting = Waiting(tasks)
+    busy: dict[Future[Any], tuple[ProcessPoolExecutor, SomeWork]] = {}
+
+    def hand(worker: ProcessPoolExecutor, task: SomeWork | None) -> None:
+        if task is not None:
+            busy[worker.submit(_answer, task)] = worker, task
+
+    with _interrupts_held_back():  # Ctrl-C is for this process to handle
+        for worker in crew:
+            hand(worker, waiting.next())
+    while busy:
+        done, _ = wait(busy, return_when=FIRST_COMPLETED)
+        for future in done:
+            worker, task = busy.pop(future)
+            answer = future.result()
+            hand(worker, waiting.next(after=task))
+            yield task, answer
+
+
+class Waiting(Generic[SomeWork]):
+    """Work that nobody has begun. Who has compiled a method goes on with it, while the others take other methods."""
+
+    def __init__(self, tasks: Sequence[SomeWork]) -> None:
+        self._tasks: dict[str, deque[SomeWork]] = {}
+        for task in tasks:
+            self._tasks.setdefault(task.method, deque()).append(task)
+        # From the last on: it takes longest in every experiment, and would be waited for at the end.
+        self._untouched = list(self._tasks)
+
+    def next(self, after: SomeWork | None = None) -> SomeWork | None:
+        """What to do after that; None where everything is begun."""
+        method = after.method if after is not None else None
+        if method is None or not self._tasks[method]:
+            most = max(self._tasks, key=lambda name: len(self._tasks[name]), default=None)
+            method = self._untouched.pop() if self._untouched else most
+        return self._tasks[method].popleft() if method is not None and self._tasks[method] else None
 
 
 def _answer(task: Work) -> Any:
@@ -79,15 +115,16 @@ def _answer(task: Work) -> Any:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes started meanwhile inherit it and hear none; one for this process waits until the end of the block."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where a process is not interrupted with its parent
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin() -> None:
