@@ -61,11 +61,49 @@ def test_help_answers_at_once_without_heavy_imports() -> None:
         f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
         "sys.exit(f'imported {heavy}' if heavy else code)\n"
     )
-    for arguments in (["--help"], ["fit", "--help"], ["reproduce", "--help"], ["--version"], []):
+    for arguments in (
+        ["--help"],
+        ["fit", "--help"],
+        ["fit", "iv", "--help"],
+        ["reproduce", "--help"],
+        ["--version"],
+        [],
+    ):
         before = processor_seconds()
         outcome = python("-c", program, *arguments)
         assert outcome.returncode == 0, outcome.stderr
         assert processor_seconds() - before < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit", "policy-evaluation", "lag.csv", "--out", "m"], "did you mean 'log.csv'?"),
+        (["fit", "policy-evaluation", "log.csv", "--out", "m", "--discount", "2"], "--discount must be from 0 to 1"),
+        (["fit", "policy-evaluation", "log.csv", "--out", "m", "--reward", "rewad"], "did you mean 'reward'?"),
+        (["fit", "policy-evaluation", "log.csv", "--out", "m", "--reward", "kind"], "'kind' holds 'red' in data row 1"),
+        (["fit", "hitting-time", "log.csv", "--out", "m", "--target", "sped > 1"], "names the column 'sped'"),
+        (["predict", "mm", "log.csv", "--out", "values.csv"], "there is no file mm"),
+        (["score", "mm", "log.csv"], "there is no file mm"),
+        (["info", "log.cvs"], "did you mean 'log.csv'?"),
+    ],
+)
+def test_mistakes_with_files_and_columns_are_told_without_waiting_for_jax(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("state,reward,next_state,kind\n0,1,0.5,red\n0.5,2,1,blue\n")
+    program = (
+        "import sys\n"
+        "from dualembed.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "late = [name for name in ('jax', 'scipy', 'sklearn', 'matplotlib') if name in sys.modules]\n"
+        "sys.exit(f'imported {late}' if late else code)\n"
+    )
+    before = processor_seconds()
+    outcome = python("-c", program, *arguments)
+    assert (outcome.returncode, words in outcome.stderr) == (2, True), outcome.stderr
+    assert processor_seconds() - before < 1.5
 
 
 def processor_seconds() -> float:

@@ -55,7 +55,7 @@ def test_fit_says_in_words_what_it_found_and_where_it_is(table: Path, capsys: Sh
     assert str(report) in shown.out
     page = report.read_text(encoding="utf-8")
     assert "dualembed fit policy-evaluation" in page
-    assert "--discount 0.5" in page
+    assert "<span>--discount</span> 0.5" in page
 
 
 def test_fit_from_csv_and_from_parquet_is_the_value_that_is_known(table: Path, capsys: Shown) -> None:
@@ -147,15 +147,24 @@ def test_a_column_that_seems_to_mark_ends_is_pointed_out(table: Path, capsys: Sh
         assert "is not used" not in capsys.readouterr().out
 
 
-def test_text_is_a_category_where_it_is_said_to_be(table: Path, capsys: Shown) -> None:
-    arguments = ["--x", "price,kind", "--y", "sales"]
-    assert fitted(table, *arguments, task="iv") == 2
-    assert "data row 1" in (said := refusal(capsys))
-    assert "--categorical kind" in said
-    assert fitted(table, *arguments, "--categorical", "kind", "--json", task="iv") == 0
-    assert [each["column"] for each in document(capsys)["answer"]["effects"]] == ["price", "kind"]
-    assert fitted(table, *arguments, "--categorical", "kinds", task="iv") == 2
-    assert "did you mean 'kind'?" in refusal(capsys)
+def test_what_follows_is_not_proposed_to_be_what_it_follows(table: Path, capsys: Shown) -> None:
+    table.write_text("position,reward,position_next\n0,1,2\n1,2,3\n")
+    assert fitted(table, "--state", "position") == 2
+    assert "no column 'next_position'" in (said := refusal(capsys))
+    assert "did you mean 'position_next'?" in said
+    table.write_text("position,reward\n0,1\n1,2\n")
+    assert fitted(table, "--state", "position") == 2
+    assert "did you mean" not in refusal(capsys)
+
+
+def test_a_column_with_a_comma_in_its_name_is_given_in_quotes(table: Path, capsys: Shown) -> None:
+    changed(table, **{"price, net": columns()["price"], "kind, or so": columns()["kind"]})
+    names = '"price, net","kind, or so"'
+    assert fitted(table, "--x", names, "--y", "sales", "--categorical", '"kind, or so"', "--json", task="iv") == 0
+    found = document(capsys)
+    assert found["columns"]["x"] == ["price, net", "kind, or so"]
+    assert found["categories"] == ["kind, or so"]
+    assert found["command"].endswith("""--categorical '"kind, or so"'""")
 
 
 # Missing numbers
@@ -324,8 +333,21 @@ def test_ctrl_c_ends_a_fit_with_code_130_and_no_traceback(lost: bool, table: Pat
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert errors == ""
+    assert errors == "dualembed: stopped; nothing was written\n"
     assert os.listdir(table.parent) == ["log.csv"]
+
+
+def test_an_interruption_between_model_and_report_says_what_is_there(
+    table: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dualembed.report.write_report", interrupted)
+    assert fitted(table, "--report", str(table.parent / "page.html")) == 130
+    model = table.parent / "model.dualembed"
+    assert capsys.readouterr().err == f"dualembed: stopped; the model {model} is written, but not the report\n"
+    assert sorted(os.listdir(table.parent)) == ["log.csv", "model.dualembed"]
 
 
 def test_in_anothers_process_an_interruption_stays_an_exception(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

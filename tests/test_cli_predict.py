@@ -17,8 +17,9 @@ from tests.cli_tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, r
 
 from dualembed import saving
 from dualembed.cli import main, streaming
+from dualembed.cli.tasks import TASKS, option_of
 from dualembed.data import read_table, write_table
-from dualembed.estimators import IVRegressor
+from dualembed.estimators import IVRegressor, PolicyEvaluator
 from dualembed.examples import TRANSITIONS, make
 
 
@@ -118,6 +119,18 @@ def test_predictions_drop_rows_on_request_and_overwrite_no_column(model: Path, t
     assert "leaves none" in refusal(capsys)
 
 
+def test_an_interruption_of_predictions_is_one_sentence_and_leaves_nothing(
+    model: Path, tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PolicyEvaluator, "predict", interrupted)
+    assert main(["predict", str(model), str(model.with_name("log.csv")), "--out", str(tmp_path / "values.csv")]) == 130
+    assert capsys.readouterr().err == "dualembed: stopped; nothing was written\n"
+    assert os.listdir(tmp_path) == []
+
+
 def test_bad_orders_of_predictions_are_refused(model: Path, tmp_path: Path, capsys: Shown) -> None:
     source = tmp_path / "states.csv"
     write_table({"state_a": [1.0], "state_bb": [0.0]}, source)
@@ -191,7 +204,7 @@ def test_files_that_are_no_models_of_this_version_are_refused(
     for path, words in (
         (newer, "format 9"),
         (foreign, "not a model file"),
-        (tmp_path / "absent.dualembed", "does not exist"),
+        (tmp_path / "absent.dualembed", "there is no file"),
     ):
         assert main([command, str(path), *more]) == 2
         assert words in refusal(capsys)
@@ -205,6 +218,31 @@ def test_help_gives_two_examples_that_name_the_command(command: str, capsys: Sho
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.count(f"  dualembed {command} ") == 2
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_of_a_task_has_its_own_options_and_examples_alone(task: str, capsys: Shown) -> None:
+    for arguments in (["fit", task, "--help"], ["fit", "--help", task, "log.csv"]):
+        assert main(arguments) == 0
+        shown = capsys.readouterr().out
+        assert shown.count(f"  dualembed fit {task} ") == shown.count("  dualembed fit ") == 2
+        given = re.findall(r"^  (--[\w-]+)", shown.partition("Options:")[2], flags=re.MULTILINE)
+        needed = ["--out", *map(option_of, TASKS[task].needs), *map(option_of, TASKS[task].settings)]
+        assert given[: len(needed)] == needed
+        roles = {option_of(role) for each in TASKS.values() for role in (*each.arguments, *each.settings)}
+        own = {option_of(role) for role in (*TASKS[task].arguments, *TASKS[task].settings)}
+        assert {*given} & roles == own
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_examples_of_a_task_can_be_given_as_they_stand(
+    task: str, tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for example in TASKS[task].examples:
+        table, *arguments = shlex.split(example)
+        assert main(["fit", task, table, *arguments]) == 2
+        assert f"there is no file {table}" in refusal(capsys)  # and nothing else is wrong with it
 
 
 def test_shells_complete_commands_tasks_and_options() -> None:

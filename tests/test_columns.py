@@ -13,6 +13,7 @@ import pytest
 
 from dualembed.checks import InputError
 from dualembed.data import chosen_columns, condition, missing_rows, numbers_of
+from dualembed.data.columns import names_categories
 from dualembed.problems.hitting_time import arrivals
 
 NAMES = ["s10", "s2", "s1", "reward", "a,b", "x*"]
@@ -28,6 +29,9 @@ NAMES = ["s10", "s2", "s1", "reward", "a,b", "x*"]
         ("a,b", ["a,b"]),
         ("s1,a,b,reward", ["s1", "a,b", "reward"]),
         ("x*", ["x*"]),
+        ('"a,b",s1', ["a,b", "s1"]),
+        (' s2 , "a,b" ', ["s2", "a,b"]),
+        ('"x*"', ["x*"]),
     ],
 )
 def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(spec: str, chosen: list) -> None:
@@ -37,7 +41,10 @@ def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("rewrad", "--state names the column 'rewrad', which is not there (there are s10, s2, s1, reward, a,b, x*)"),
+        (
+            "rewrad",
+            "--state names the column 'rewrad', which is not there (there are s10, s2, s1, reward, \"a,b\", x*)",
+        ),
         ("rewrad", "; did you mean 'reward'?"),
         ("S1", "did you mean 's1'?"),
         ("qqqq", "which is not there (there are s10, s2, s1"),
@@ -45,12 +52,49 @@ def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(
         ("s1,s*", "names the column 's1' more than once"),
         ("s1,,s2", "--state has an empty name in it"),
         ("", "--state has an empty name in it"),
+        ('"s*"', "names the column 's*', which is not there"),
+        ("qqqq,s1", "put a name with a comma in it into double quotes"),
     ],
 )
 def test_a_spec_that_fits_no_column_is_refused(spec: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         chosen_columns(NAMES, spec, "--state")
     assert message in str(caught.value)
+
+
+def test_quotes_tell_names_apart_that_commas_do_not() -> None:
+    names = ["left, right", "left", "right", 'so-called "speed"']
+    assert chosen_columns(names, "left, right", "--x") == ["left, right"]
+    assert chosen_columns(names, '"left",right', "--x") == ["left", "right"]
+    assert chosen_columns(names, '"so-called ""speed""",left', "--x") == ['so-called "speed"', "left"]
+
+
+def test_columns_that_are_taken_are_not_proposed() -> None:
+    names = ["pos", "posn", "reward"]
+    with pytest.raises(InputError, match="did you mean 'posn'"):
+        chosen_columns(names, "poss", "--next-state", taken=["pos"])
+    with pytest.raises(InputError, match="did you mean 'posn'"):
+        chosen_columns(names, "pos,poss", "--state")
+    with pytest.raises(InputError) as caught:
+        chosen_columns(["pos", "reward"], "poss", "--next-state", taken=["pos"])
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array(["red", "blue", None]), True),
+        (pa.array(["1", "red", "blue"]), True),
+        (pa.array(["1", "2", "red"]), False),  # a cell of it is rather wrong
+        (pa.array(["1", "2.5"]), False),
+        (pa.array(["1", "2"]).dictionary_encode(), True),
+        (pa.array([1, 2, 1]).dictionary_encode(), True),
+        (pa.array([1.0, 2.0]), False),
+        (pa.array([True, False]), False),  # 1 and 0
+    ],
+)
+def test_text_and_what_is_declared_so_names_categories(values: pa.Array, expected: bool) -> None:
+    assert names_categories(pa.table({"x": values}), "x") is expected
 
 
 @pytest.mark.parametrize(
@@ -168,7 +212,7 @@ def test_a_condition_that_makes_no_sense_is_refused(text: str, message: str) -> 
 
 def test_a_condition_is_rebuilt_from_what_it_keeps() -> None:
     inside = condition("s1>=1 or s2<0", ["s1", "s2"])
-    assert condition(inside.text, inside.names) == inside
+    assert condition(inside.text, inside.names) == eval(repr(inside)) == inside
     assert pickle.loads(pickle.dumps(inside)) == inside
     assert hash(inside) == hash(condition("s1>=1 or s2<0", ("s1", "s2")))
 

@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from tests.browser.models import HOSTILE, line_model, policy_model, wide_model
+from tests.browser.models import HOSTILE, ROWS, line_model, policy_model, wide_model
 
 from dualembed import report
 from dualembed.checks import InputError
-from dualembed.estimators import PolicyEvaluator
+from dualembed.estimators import ActionValueEvaluator, IVRegressor, PolicyEvaluator
+from dualembed.plot.fields import learnt
+from dualembed.report.effects import effects, unshown
 from dualembed.report.elements import Markup, as_sure, element, number, plus_minus, shown, text
 from dualembed.report.page import page
 from dualembed.report.trust import verdict
 from dualembed.report.words import words_of
+from dualembed.report.worth import policy_value
 from dualembed.selection import HeldOut
 
 EMPTY = {"meta", "link", "img"}  # elements without an end
@@ -60,7 +64,7 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def policy_page() -> Reader:
     model, data = policy_model()
-    return Reader(page(model, data=data, command="dualembed fit 'a & b.csv'"))
+    return Reader(page(model, data=data, command="dualembed fit 'a & b.csv' --report r.html"))
 
 
 @pytest.fixture(scope="module")
@@ -142,13 +146,57 @@ def test_value_of_the_policy_is_the_answer(policy_page: Reader) -> None:
     assert f"the policy is worth {plus_minus(found.value, found.stderr)}" in policy_page.said
 
 
+def test_value_of_a_policy_that_is_given_is_the_models_with_and_without_errors() -> None:
+    rng = np.random.default_rng(0)
+    action = rng.integers(2, size=ROWS)
+    data = {
+        "states": rng.normal(size=ROWS),
+        "actions": action,
+        "rewards": 1.0 * action,
+        "next_states": rng.normal(size=ROWS),
+        "episodes": np.arange(ROWS) // 8,
+    }
+    evaluator = ActionValueEvaluator(0.5, lambda states: np.full((len(states), 2), 0.5), primal="linear", dual="linear")
+    model = evaluator.fit(**data)
+    found = policy_value(model, learnt(model, data), data)
+    without = policy_value(bare(model), learnt(bare(model), data), data)
+    assert found is not None
+    assert without is not None
+    assert (found.value, found.stderr) == (model.value().value, model.value().stderr)
+    assert without.value == pytest.approx(found.value, rel=1e-5)
+    assert (without.stderr, without.episodes) == (None, 50)
+
+
 def test_effect_of_a_line_is_its_coefficient() -> None:
     model, data = line_model()
     reader = Reader(page(model, data=data))
-    row = reader.texts.index("price by one unit")
+    row = reader.texts.index("price from 0 to 1 (one unit)")
     effect, _, stderr = reader.texts[row + 1].partition(" ± ")
     assert float(effect) == pytest.approx(model.coef_[0], abs=0.6 * 10 ** -len(effect.partition(".")[2]))
     assert 0.02 < float(stderr) < 0.2  # of two-stage least squares: √5 · 2 / √400 and smaller
+
+
+def test_a_column_of_two_values_moves_from_the_one_to_the_other() -> None:
+    rng = np.random.default_rng(0)
+    treated, dose = 1.0 * (np.arange(ROWS) % 10 == 0), rng.normal(size=ROWS)  # of the first both quartiles are 0
+    X, y = pd.DataFrame({"treated": treated, "dose": dose}), 2 * treated + dose
+    model = IVRegressor(primal="linear", dual="linear").fit(X, y)
+    first, second = effects(learnt(model, {"X": X, "y": y}), straight=False)
+    assert first.change(number) == "treated from 0 to 1"
+    assert first.value == pytest.approx(2.0, abs=0.01)
+    assert second.change(number).startswith("dose from −0.")
+    assert second.change(number).endswith("(quartiles)")
+
+
+def test_levels_of_a_category_are_compared_with_the_most_frequent_and_the_rarest_left_out() -> None:
+    kind = np.repeat([f"kind {number:02}" for number in range(14)], np.arange(14) + 1).astype(object)
+    model = IVRegressor(primal="linear", dual="linear").fit({"kind": kind}, np.arange(len(kind)) % 2)
+    field = learnt(model, {"X": {"kind": kind}})
+    found = effects(field, straight=False)
+    assert {each.start for each in found} == {"kind 13"}
+    assert [each.end for each in found] == [f"kind {number:02}" for number in range(12, 2, -1)]
+    assert unshown(field) == ["Of kind the 10 most frequent of 13 other levels are compared."]
+    assert next(each.end for each in effects(learnt(model), straight=False)) == "kind 01"
 
 
 def test_honest_error_stands_beside_the_naive_ones(policy_page: Reader) -> None:
@@ -183,7 +231,8 @@ def test_choices_and_the_way_to_reproduce_are_there(policy_page: Reader) -> None
     for step in steps:
         assert step.question in policy_page.texts
         assert step.answer in policy_page.texts
-    assert "dualembed fit 'a & b.csv'" in policy_page.texts
+    assert "dualembed fit 'a & b.csv' " in policy_page.texts
+    assert " ".join(policy_page.said.split()).count("dualembed fit 'a & b.csv' --report r.html") == 1
     assert "random_state" in policy_page.texts
 
 

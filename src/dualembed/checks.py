@@ -1,15 +1,17 @@
 """Checks at the entrance: one sentence with the offending value, the rule and the way out.
 
-Every check lets JAX tracers through, because a value under `jit` or `vmap` has no value to look at yet.
+Every check lets JAX tracers through, because a value under `jit` or `vmap` has no value to look at yet. JAX is imported
+by the checks that need it alone: what is wrong with a file or a column is said without waiting for it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+if TYPE_CHECKING:
+    import jax
 
 
 class InputError(ValueError):
@@ -18,6 +20,8 @@ class InputError(ValueError):
 
 def traced(*values: Any) -> bool:
     """Whether any leaf of the values is a JAX tracer."""
+    import jax
+
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
@@ -26,6 +30,9 @@ def real(value: Any) -> Any:
 
     Python floats are traced weakly, so that a new number never recompiles and never changes a dtype.
     """
+    import jax
+    import jax.numpy as jnp
+
     if value is None or isinstance(value, jax.Array):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, np.ndarray, np.generic, list, tuple)):
@@ -86,6 +93,9 @@ def count(name: str, value: Any, at_least: int = 1) -> None:
 
 def array(name: str, value: Any, *, ndim: int | tuple[int, ...] | None = None) -> jax.Array:
     """The value as a floating JAX array, refused when empty, not numeric, not finite or of the wrong rank."""
+    import jax
+    import jax.numpy as jnp
+
     if traced(value):
         return jnp.asarray(value)
     try:
@@ -107,8 +117,10 @@ def array(name: str, value: Any, *, ndim: int | tuple[int, ...] | None = None) -
             "drop or fill those rows"
         )
     with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is named below
-        result = jnp.asarray(given, dtype=float)
-    if not bool(jnp.all(jnp.isfinite(result))):
+        # In NumPy and by device_put: JAX's own operations, asarray among them, are compiled for every new shape.
+        kept = given.astype(jax.dtypes.canonicalize_dtype(float))
+    result: jax.Array = jax.device_put(kept)
+    if not np.all(np.isfinite(kept)):
         raise InputError(f"{name} has values beyond the range of {result.dtype}; rescale it")
     return result
 
@@ -125,6 +137,9 @@ def points(name: str, value: Any, dimension: int) -> jax.Array:
 
 def as_key(key: jax.Array | int) -> jax.Array:
     """A JAX key, made from a seed where a whole number is given."""
+    import jax
+    import jax.numpy as jnp
+
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
         return jax.random.key(int(key))
     if isinstance(key, jax.Array) and (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):

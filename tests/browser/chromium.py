@@ -35,6 +35,7 @@ document.getElementById("frame").onload = event => {
     title: page.title,
     width: root.clientWidth,
     needed: root.scrollWidth,
+    cut: [...page.querySelectorAll(".wide, pre")].filter(box => box.scrollWidth > box.clientWidth).length,
     images: [...page.images].map(shown),
     links: page.querySelectorAll("a[href]").length,
     stops: focusable.length,

@@ -43,6 +43,10 @@ def test_nothing_scrolls_sideways(seen: dict[str, Any]) -> None:
     assert seen["needed"] <= seen["width"]
 
 
+def test_no_table_and_no_command_is_cut_off(seen: dict[str, Any]) -> None:
+    assert seen["cut"] == 0
+
+
 def test_every_figure_is_loaded_and_large_enough_to_read(seen: dict[str, Any]) -> None:
     assert len(seen["images"]) == 10
     assert all(each["loaded"] for each in seen["images"])
@@ -74,11 +78,13 @@ def test_card_fits_a_narrow_cell(folder: Path) -> None:
 
 
 def test_measurements_see_what_is_wrong(tmp_path: Path) -> None:
-    wrong = '<body><a href="#nowhere">x</a><img src="gone.png"><div style="width:500px">x</div><script>oh()</script>'
+    wrong = '<body><a href="#nowhere">x</a><img src="gone.png"><div style="width:500px">x</div>'
+    wrong += '<pre style="overflow-x:auto">' + "long " * 99 + "</pre><script>oh()</script>"
     (tmp_path / "wrong.html").write_text(wrong, encoding="utf-8")
     seen = chromium.measure(tmp_path, "wrong.html", width=390)
     assert any("oh is not defined" in line for line in seen["console"])
     assert seen["needed"] > seen["width"]
+    assert seen["cut"] == 1
     assert not seen["images"][0]["loaded"]
     assert seen["lost"] == 1
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 SUCCESS, BAD_INPUT, INTERRUPTED = 0, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on the arguments (default: the process's own) and return its exit code."""
-    try:
-        from dualembed.cli import interrupts
-        from dualembed.cli.app import command
+    from dualembed.cli.interrupts import NOTHING, Stopped
 
-        interrupts.own_process = arguments is None
-        outcome = command().main(arguments, prog_name="dualembed", standalone_mode=False)
-    except KeyboardInterrupt:
+    try:
+        outcome = _run(arguments)
+    except (KeyboardInterrupt, Stopped) as stopped:
+        print(f"dualembed: {stopped if isinstance(stopped, Stopped) else NOTHING}", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
         sentence = _fault_of_the_user(error)
@@ -30,11 +30,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return outcome if isinstance(outcome, int) else SUCCESS
 
 
+def _run(arguments: Sequence[str] | None) -> Any:
+    """What the command gives back."""
+    from dualembed.cli import interrupts
+    from dualembed.cli.app import command
+
+    interrupts.own_process = arguments is None
+    outcome = command().main(arguments, prog_name="dualembed", standalone_mode=False)
+    if outcome == INTERRUPTED:  # which Typer makes of Ctrl-C
+        raise KeyboardInterrupt
+    return outcome
+
+
 def _fault_of_the_user(error: Exception) -> str | None:
     """What to tell the user about bad input; None for any other error, which is ours."""
     if hasattr(error, "format_message"):  # the command line's own complaints about options and arguments
         return str(error.format_message())
-    # Asked without importing checks, which would bring JAX: if it was not imported, it raised nothing.
+    # Asked without importing checks, which would bring NumPy: if it was not imported, it raised nothing.
     checks = sys.modules.get("dualembed.checks")
     if checks is not None and isinstance(error, checks.InputError):
         return str(error)

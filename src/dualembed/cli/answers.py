@@ -10,10 +10,13 @@ import typer
 
 from dualembed.cli.printing import counted, give_or_take, number, print_table
 from dualembed.cli.tasks import TASKS
-from dualembed.plot.fields import Field, Place, learnt
+from dualembed.plot.fields import Field, learnt
+from dualembed.report.answer import asked_about
+from dualembed.report.effects import Effect, effects, unshown
+from dualembed.report.facts import strengths
+from dualembed.report.worth import policy_value
 from dualembed.solvers.uncertainty import Estimate
 
-QUARTILES = (25.0, 75.0)
 MOST = 12  # rows of a printed table
 
 MEANS = {
@@ -21,8 +24,8 @@ MEANS = {
     "action-value": "The value Q(s, a) of the table's states and actions is {mean} on average, from {lowest} to "
     "{highest}.",
     "iv": "f(x) is {mean} on average over the table's rows, from {lowest} to {highest}.",
-    "hitting-time": "From the table's states the target is reached after {mean} steps on average, from {lowest} to "
-    "{highest}.",
+    "hitting-time": "From the table's states outside the target it is reached after {mean} steps on average, from "
+    "{lowest} to {highest}.",
     "linear-control": "The desirability z(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
 }
 
@@ -60,7 +63,7 @@ def honest_error(name: str, model: Any) -> dict[str, Any] | None:
 
 
 def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]:
-    points = field.rows if field.rows is not None else field.base()
+    points, _ = asked_about(model, field, data)
     values, _ = field.at(points)
     mean, stderr = field.average(points)
     found = {
@@ -71,13 +74,24 @@ def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]
     }
     if "discount" in model.get_params():
         found["discount"] = model.discount
-    if hasattr(model, "starts_") and model.starts_ is not None and not hasattr(model, "actions_"):
-        found["policy_value"] = _policy_value(model, data)
-    if hasattr(model, "actions_") and model.actions_.columns[0].levels:
+    value = policy_value(model, field, data)
+    if value is not None:
+        found["policy_value"] = {
+            **_with_interval(value.value, value.stderr),
+            "where": value.where,
+            "episodes": value.episodes,
+        }
+    if hasattr(model, "actions_") and len(model.actions_.columns) == 1 and model.actions_.columns[0].levels:
         found["by_action"] = _by_action(model, data)
+    if hasattr(model, "target"):
+        found["rows_inside"] = int(np.sum(model.predict(data["states"]) == 0))
     if hasattr(model, "instruments_"):
+        moved = effects(field, straight=hasattr(model, "coef_"))
         found["instruments"] = model.instruments_ is not None
-        found["effects"] = [_effect(model, field, place) for place in field.places]
+        found["first_stage"] = dict(model.diagnostics_.first_stage)
+        found["strength"] = list(strengths(model.diagnostics_))
+        found["effects"] = [_effect(each) for each in moved]
+        found["effects_unshown"] = unshown(field)
     return found
 
 
@@ -88,19 +102,6 @@ def _with_interval(value: float, stderr: float | None) -> dict[str, Any]:
     return {"value": value, "stderr": stderr, "lower": lower, "upper": upper}
 
 
-def _policy_value(model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The mean of V over where the episodes start, with its interval where the solver gives one."""
-    from dualembed.estimators.rows import starts
-
-    first = starts(data["episodes"])
-    if model.uncertainty_ is None:
-        found = _with_interval(float(model.predict(data["states"].take(first)).mean()), None)
-    else:
-        value = model.value()
-        found = _with_interval(value.value, value.stderr)
-    return {**found, "episodes": len(first)}
-
-
 def _by_action(model: Any, data: Mapping[str, Any]) -> dict[str, float]:
     """The mean of Q over states of the table, were each action taken in all of them."""
     states = data["states"].slice(0, 2000)
@@ -108,26 +109,18 @@ def _by_action(model: Any, data: Mapping[str, Any]) -> dict[str, float]:
     return {str(level): float(model.predict(states, np.full(states.num_rows, level)).mean()) for level in levels}
 
 
-def _effect(model: Any, field: Field, place: Place) -> dict[str, Any]:
-    """What moving a column does to f, others as they are: by one unit of a straight line, else between quartiles."""
-    if place.levels:
-        ends = place.levels[0], place.levels[-1]
-    elif hasattr(model, "coef_"):
-        ends = 0.0, 1.0
-    else:
-        ends = field.quantiles(place, QUARTILES)
-    base = field.base()
-    points = np.concatenate([place.put(base, ends[1]), place.put(base, ends[0])])
-    value, stderr = field.average(points, np.repeat([1.0, -1.0], len(base)) / len(base))
-    return {"column": place.name, "from": ends[0], "to": ends[1], **_with_interval(value, stderr)}
+def _effect(found: Effect) -> dict[str, Any]:
+    ends = {"column": found.column, "from": found.start, "to": found.end, "change": found.change(number)}
+    return {**ends, **_with_interval(found.value, found.stderr)}
 
 
 def show_fit(found: Mapping[str, Any]) -> None:
     """Print what was found, for people."""
     dropped = f", {found['dropped']:,} dropped for missing numbers" if found["dropped"] else ""
+    categories = {"taken as categories": found["categories"]} if found["categories"] else {}
     print_table(
         ["", ""],
-        columns_in_words(found["columns"]),
+        columns_in_words({**found["columns"], **categories}),
         title=f"Read {counted(found['rows'], 'row')}{dropped}. Columns used:",
     )
     typer.echo("")
@@ -155,12 +148,15 @@ def sentences(name: str, answer: Mapping[str, Any]) -> list[str]:
     if value is not None:
         found.append(
             f"The policy is worth {give_or_take(value['value'], value['stderr'])}{_interval(value)}: its rewards at "
-            f"discount {answer['discount']:g}, on average over the starts of {counted(value['episodes'], 'episode')}."
+            f"discount {answer['discount']:g}, on average over {value['where']}."
         )
     mean = give_or_take(answer["mean"]["value"], answer["mean"]["stderr"])
     found.append(MEANS[name].format(mean=mean, lowest=number(answer["lowest"]), highest=number(answer["highest"])))
     if name == "policy-evaluation" and value is None:
         found.append("With --episode, a label of each row's episode, there is also the value from the start.")
+    if name == "hitting-time":
+        found.append(f"Inside the target, where {counted(answer['rows_inside'], 'row')} begin, the time is 0.")
+    found += answer.get("strength", [])
     if name == "iv" and not answer["instruments"]:
         found.append("Without --instrument this is plain regression: prediction, not the effect of changing x.")
     return found
@@ -194,16 +190,16 @@ def _show_effects(answer: Mapping[str, Any]) -> None:
         rows = [[action, number(value)] for action, value in answer["by_action"].items()]
         print_table(["action", "mean Q"], rows, title="Were it taken in every state of the table:")
     if "effects" in answer:
+        shown = answer["effects"][:MOST]
         rows = [
             [
-                f"{each['column']} from {_end(each['from'])} to {_end(each['to'])}",
+                each["change"],
                 give_or_take(each["value"], each["stderr"]),
                 _interval(each).strip(" ()").removeprefix("95 % interval "),
             ]
-            for each in answer["effects"][:MOST]
+            for each in shown
         ]
         print_table(["change", "of y", "95 % interval"], rows, title="What moving a column does, others as they are:")
-
-
-def _end(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)
+        more = len(answer["effects"]) - len(shown)
+        for sentence in [*answer["effects_unshown"], *([f"{more} more are in --json."] if more else [])]:
+            typer.echo(sentence)

@@ -13,6 +13,7 @@ from dualembed import __version__
 from dualembed.cli.bench import bench
 from dualembed.cli.fit import fit
 from dualembed.cli.info import info
+from dualembed.cli.pages import FitCommand
 from dualembed.cli.predict import predict
 from dualembed.cli.reproduce import reproduce
 from dualembed.cli.score import score
@@ -45,7 +46,7 @@ def dualembed(
         typer.echo(context.get_help())
 
 
-app.command(short_help="Fit a model to a table and say what it found.")(fit)
+app.command(cls=FitCommand, short_help="Fit a model to a table and say what it found.")(fit)
 app.command(short_help="Write a model's predictions beside a table.")(predict)
 app.command(short_help="Tell a model's honest error on other rows.")(score)
 app.command(short_help="Show what a model file holds.")(info)

@@ -12,26 +12,12 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from dualembed.cli import options
+from dualembed.cli import options, pages
 from dualembed.cli.tasks import TASKS, Task, option_of, task_named
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
 DISCOUNT = 0.99
-
-_HELP = "\n\n".join(
-    [
-        "Fit a model to a table, save it, and say what it found.",
-        "\b\nTasks:\n" + "\n".join(f"  {name:<19}{task.line}" for name, task in TASKS.items()),
-        "COLUMNS are names with commas between them, or the start of names with an asterisk, as in s*. An option that "
-        "is left out stands for the columns of its own name (state or state_*, reward, next_state, ...) where the "
-        'table has them; --weight "" takes none.',
-        "\b\nExamples:\n"
-        "  dualembed fit policy-evaluation log.parquet --state 's*' --next-state 'n*' --episode run \\\n"
-        "      --discount 0.95 --out value.dualembed --report value.html\n"
-        "  dualembed fit iv survey.csv --x price --y sales --instrument tax --out effect.dualembed --json",
-    ]
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +30,7 @@ class Order:
     report: Path | None
     columns: dict[str, str | None]
     settings: dict[str, Any]
-    categories: tuple[str, ...]
+    categories: str | None
     drop_missing: bool
 
     @property
@@ -57,7 +43,7 @@ class Order:
         """The command that asks for the same."""
         given: dict[str, Any] = {option_of(role): spec for role, spec in self.columns.items() if spec is not None}
         given |= {option_of(name): value for name, value in self.settings.items()}
-        given |= {"--categorical": ",".join(self.categories)} if self.categories else {}
+        given |= {"--categorical": self.categories} if self.categories else {}
         words = ["dualembed", "fit", self.name, str(self.table), "--out", str(self.out)]
         words += [word for option, value in given.items() for word in (option, str(value))]
         words += ["--drop-missing"] if self.drop_missing else []
@@ -87,10 +73,16 @@ def fit(
     terminal: options.Terminal = None,
     terminal_cost: options.TerminalCost = None,
     target: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help='The target of hitting times, such as "s1 >= 1".')
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help='States in which a hitting time ends, such as "s1 >= 1"; it is 0 inside, and from outside it counts '
+            "the step that enters.",
+        ),
     ] = None,
     categorical: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Those of the columns that name categories.")
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does."),
     ] = None,
     drop_missing: options.DropMissing = False,
     discount: Annotated[
@@ -108,52 +100,49 @@ def fit(
     roles = {role: given[role] for each in TASKS.values() for role in each.arguments}
     settings = {name: given[name] for name in ("discount", "target") if given[name] is not None}
     settings |= {"solver": solver, "primal": primal, "dual": dual, "seed": seed}
-    categories = tuple(name.strip() for name in categorical.split(",") if name.strip()) if categorical else ()
-    order = Order(task, table, out, report, roles, settings, categories, drop_missing)
+    order = Order(task, table, out, report, roles, settings, categorical, drop_missing)
     _check(order)
     _run(order, as_json=as_json)
 
 
-fit.__doc__ = _HELP
+fit.__doc__ = pages.GENERAL
 
 
 def _check(order: Order) -> None:
     """Raise where the order cannot be carried out, as far as that can be known before the table is read."""
+    from dualembed.checks import InputError
     from dualembed.cli.places import check_writable
     from dualembed.cli.roles import check_options
-    from dualembed.data.refusal import refused
+    from dualembed.data.tables import check_there
 
     task = task_named(order.name)
     check_options(task, order.name, order.columns)
     _check_settings(task, order)
-    if not order.table.expanduser().exists():
-        from dualembed.data import read_table
-
-        read_table(order.table)  # refuses, and knows the nearest name
+    check_there(order.table.expanduser())
     check_writable("--out", order.out, order.table)
     if order.report is not None:
         if order.report.suffix.lower() not in (".html", ".htm"):
-            raise refused(f"--report {order.report} must end in .html, since it is a page for a browser")
+            raise InputError(f"--report {order.report} must end in .html, since it is a page for a browser")
         check_writable("--report", order.report, order.table, order.out)
 
 
 def _check_settings(task: Task, order: Order) -> None:
-    from dualembed.data.refusal import refused
+    from dualembed.checks import InputError
 
     settings = order.settings
     for name in ("discount", "target"):
         if name in settings and name not in task.settings:
-            raise refused(f"{option_of(name)} has no use in {order.name}; leave it out")
+            raise InputError(f"{option_of(name)} has no use in {order.name}; leave it out")
     if "target" in task.settings and not settings.get("target", "").strip():
-        raise refused(f'{order.name} needs --target, a condition on state columns such as --target "s1 >= 1"')
+        raise InputError(f'{order.name} needs --target, a condition on state columns such as --target "s1 >= 1"')
     discount = settings.get("discount", DISCOUNT)
     if not 0 <= discount <= 1:
-        raise refused(
+        raise InputError(
             f"--discount must be from 0 to 1, not {discount:g}: by it a reward counts less a step later; 0.99 is usual"
         )
     for name, known in (("solver", SOLVERS), ("primal", SPACES), ("dual", SPACES)):
         if settings[name] not in known:
-            raise refused(f"--{name} must be one of {', '.join(known)}, not {settings[name]!r}")
+            raise InputError(f"--{name} must be one of {', '.join(known)}, not {settings[name]!r}")
 
 
 def _run(order: Order, *, as_json: bool) -> None:
@@ -162,66 +151,88 @@ def _run(order: Order, *, as_json: bool) -> None:
     from dualembed.cli.printing import print_json
 
     with ending_at_once():
-        from dualembed.cli.answers import show_fit  # brings JAX, during whose import interrupts get lost, too
-
-        model, data, found = _fitted(order)
+        with working(f"Reading {order.table}"):
+            given = _read(order)
+        model, found = _fitted(order, given)
     with working("Writing"):
-        _write(order, model, data)
+        _write(order, model, given.data)
     if as_json:
         print_json(found)
     else:
+        from dualembed.cli.answers import show_fit
+
         show_fit(found)
 
 
-def _fitted(order: Order) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """(the fitted model, what it was fitted to, what there is to say of it)."""
-    from dualembed.cli.answers import found_by
-    from dualembed.cli.inputs import arguments, check_categories, check_varying, complete, fingerprint
-    from dualembed.cli.places import working
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What a table holds: rows that lack nothing, columns by meaning, categories, and the arguments of `fit`."""
+
+    table: Any
+    dropped: int
+    columns: dict[str, list[str]]
+    categories: list[str]
+    data: dict[str, Any]
+    settings: dict[str, Any]
+    worries: list[str]
+
+
+def _read(order: Order) -> Given:
+    """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
+    from dualembed.cli.inputs import arguments, categories_in, check_varying, complete
     from dualembed.cli.roles import columns_by_role, forgotten
     from dualembed.data import read_table
+
+    whole = read_table(order.table)
+    columns = columns_by_role(order.task, order.columns, whole.column_names)
+    table, dropped = complete(whole, columns, drop=order.drop_missing)
+    check_varying(table, columns)
+    categories = categories_in(table, columns, order.categories)
+    data = arguments(table, columns, order.task.arguments, categories=categories)
+    settings = {**order.settings, "categorical_features": categories or None}
+    if "target" in order.task.settings:
+        settings["target"] = _target(settings["target"], columns["state"], data["states"])
+    worries = forgotten(order.task, order.columns, columns, whole)
+    return Given(table, dropped, columns, categories, data, settings, worries)
+
+
+def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
+    """(the fitted model, what there is to say of it)."""
+    from dualembed.cli.answers import found_by
+    from dualembed.cli.inputs import fingerprint
+    from dualembed.cli.places import working
     from dualembed.estimators.diagnostics import TrustWarning
 
-    with working(f"Reading {order.table}"):
-        whole = read_table(order.table)
-        columns = columns_by_role(order.task, order.columns, whole.column_names)
-        check_categories(order.categories, columns)
-        table, dropped = complete(whole, columns, drop=order.drop_missing)
-        check_varying(table, columns)
-        data = arguments(table, columns, order.task.arguments, categories=order.categories)
-        model = _estimator(order, columns, data)
+    model = _estimator(order, given.settings)
     # Embedding-SGD has a bar of its own.
     with working("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
         simplefilter("ignore", TrustWarning)  # the answer says it in its own place
-        model.fit(**data)
-    worries = (*model.diagnostics_.warnings, *forgotten(order.task, order.columns, columns, whole))
+        model.fit(**given.data)
+    worries = (*model.diagnostics_.warnings, *given.worries)
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=worries)
-    model.columns_, model.fingerprint_ = columns, fingerprint(table, columns, order.task)
-    found = {
+    model.columns_, model.fingerprint_ = given.columns, fingerprint(given.table, given.columns, order.task)
+    return model, {
         "task": order.name,
         "table": str(order.table),
-        "rows": table.num_rows,
-        "dropped": dropped,
-        "columns": columns,
-        **found_by(order.name, model, data),
+        "rows": given.table.num_rows,
+        "dropped": given.dropped,
+        "columns": given.columns,
+        "categories": given.categories,
+        **found_by(order.name, model, given.data),
         "model": str(order.out),
         "report": None if order.report is None else str(order.report),
         "command": order.command,
     }
-    return model, data, found
 
 
-def _estimator(order: Order, columns: Mapping[str, list[str]], data: Mapping[str, Any]) -> Any:
+def _estimator(order: Order, given: Mapping[str, Any]) -> Any:
     """The estimator that was ordered, not fitted yet."""
     from dualembed import estimators
 
-    settings = dict(order.settings)
+    settings = dict(given)
     settings["random_state"] = settings.pop("seed")
-    settings["categorical_features"] = list(order.categories) or None
     if "discount" in order.task.settings:
         settings.setdefault("discount", DISCOUNT)
-    if "target" in order.task.settings:
-        settings["target"] = _target(settings["target"], columns["state"], data["states"])
     return getattr(estimators, order.task.estimator)(**settings)
 
 
@@ -239,10 +250,13 @@ def _target(text: str, names: list[str], states: Any) -> Any:
 
 
 def _write(order: Order, model: Any, data: Mapping[str, Any]) -> None:
+    from dualembed.cli.interrupts import NOTHING, saying
     from dualembed.saving import save
 
-    save(model, order.out)
+    with saying(NOTHING):
+        save(model, order.out)
     if order.report is not None:
         from dualembed.report import write_report
 
-        write_report(model, order.report, data=data, command=order.command)
+        with saying(f"stopped; the model {order.out} is written, but not the report"):
+            write_report(model, order.report, data=data, command=order.command)

@@ -21,8 +21,10 @@ _HELP = "\n\n".join(
 def info(model: options.Model, as_json: options.AsJson = False) -> None:
     from dualembed.cli.interrupts import ending_at_once
     from dualembed.cli.printing import print_json
+    from dualembed.data.tables import check_there
 
     path = model.expanduser()
+    check_there(path)
     with ending_at_once():
         from dualembed.saving import describe, load
 
@@ -40,6 +42,7 @@ def _found(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
     """What there is to say, as plain data."""
     from dualembed.cli.answers import choices, honest_error
     from dualembed.cli.tasks import task_of
+    from dualembed.report.facts import facts
 
     task = task_of(model)
     fitted = hasattr(model, "function_")
@@ -58,7 +61,9 @@ def _found(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
         "functions_to_give_again": described["functions"],
         "selection": choices(model) if fitted else [],
         "honest_error": honest_error(task[0], model) if fitted and task is not None else None,
+        "facts": list(facts(diagnostics)) if fitted else [],
         "degrees_of_freedom": freedom,
+        "first_stage": dict(getattr(diagnostics, "first_stage", ())),
         "singular_values": None if singular is None else singular[:20],
         "warnings": list(diagnostics.warnings) if diagnostics is not None else [],
     }
@@ -94,7 +99,7 @@ def _show(path: str, found: Mapping[str, Any]) -> None:
         print_table(["", ""], chosen, title="Chosen from the data:")
     if found["fitted"] and found["task"]:
         typer.echo(error_in_words(found["honest_error"]))
-    if found["degrees_of_freedom"] is not None:
-        typer.echo(f"Degrees of freedom: {found['degrees_of_freedom']:.1f}")
+    for sentence in found["facts"]:
+        typer.echo(sentence)
     for warning in found["warnings"]:
         typer.echo(f"Warning: {warning}.")

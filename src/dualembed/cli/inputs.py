@@ -7,22 +7,42 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dualembed.checks import InputError
 from dualembed.cli.roles import Columns
 from dualembed.cli.tasks import ACTIONS, FOLLOWING, LABELS, TABLES, Task, option_of
-from dualembed.data.columns import missing_rows, no_such_column, numbers_of
-from dualembed.data.refusal import refused, some
+from dualembed.data.columns import chosen_columns, missing_rows, names_categories, numbers_of
+from dualembed.data.refusal import some
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+FEATURES = ("state", "x", "instrument", "control")  # what a function depends on, in their own names
+LEVELS = 64  # of a category, as many as the estimators take
 
-def check_categories(categories: Collection[str], columns: Columns) -> None:
-    """Raise where a category is none of the columns that may be one."""
-    known = [name for role, names in columns.items() if role in TABLES - ACTIONS - {"next_state"} for name in names]
-    for name in categories:
-        if name not in known:
-            raise no_such_column(name, known, "--categorical")
+
+def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[str]:
+    """The columns, next states aside, that name categories: those that `spec` says, and those that hold text.
+
+    Text that mostly reads as numbers is no category unless it is said to be: a cell of it is rather wrong.
+    """
+    known = {name: role for role in FEATURES for name in columns.get(role, ())}
+    said = chosen_columns(list(known), spec, "--categorical") if spec and spec.strip() else []
+    for name, role in known.items():
+        if name not in said and names_categories(table, name):
+            _check_few(table, name, option_of(role))
+            said.append(name)
+    return said
+
+
+def _check_few(table: pa.Table, name: str, option: str) -> None:
+    """Raise where a column of text has too many different values for categories."""
+    levels = list(dict.fromkeys(_labels(table, name).tolist()))
+    if len(levels) > LEVELS:
+        raise InputError(
+            f"{option} needs numbers or at most {LEVELS} categories, but the column {name!r} holds {len(levels):,} "
+            f"different ones, the first {levels[0]!r}; group the rare ones or name another column"
+        )
 
 
 def complete(table: pa.Table, columns: Columns, *, drop: bool) -> tuple[pa.Table, int]:
@@ -38,12 +58,14 @@ def complete(table: pa.Table, columns: Columns, *, drop: bool) -> tuple[pa.Table
         return table, 0
     if not drop:
         lacking = [name for name in used if missing_rows(table, [name]).any()]
-        raise refused(
+        raise InputError(
             f"{count:,} of {table.num_rows:,} rows lack a number in {some(lacking)} (the first is data row "
             f"{int(missing.argmax()) + 1}); fill them, or drop these rows with --drop-missing"
         )
     if count == table.num_rows:
-        raise refused(f"every row lacks a number in one of {some(used)}, so that --drop-missing leaves none; fill them")
+        raise InputError(
+            f"every row lacks a number in one of {some(used)}, so that --drop-missing leaves none; fill them"
+        )
     return table.filter(~missing), count
 
 
@@ -56,12 +78,12 @@ def arguments(
         if role not in columns:
             continue
         names, option = columns[role], option_of(role)
+        called = columns.get(FOLLOWING.get(role, role), names)
         if role in LABELS:
             found[argument] = _labels(table, names[0])
         elif role in ACTIONS:
-            found[argument] = _actions(table, names, option)
+            found[argument] = _actions(table, names, called, option)
         elif role in TABLES:
-            called = columns[FOLLOWING[role]] if role in FOLLOWING else names
             found[argument] = _features(table, names, called, option=option, categories=categories)
         else:
             found[argument] = numbers_of(table, names[0], option)
@@ -73,7 +95,7 @@ def check_varying(table: pa.Table, columns: Columns) -> None:
     for role in ("state", "x"):
         names = columns.get(role, [])
         if names and all(len(table.column(name).unique()) == 1 for name in names):
-            raise refused(
+            raise InputError(
                 f"{option_of(role)} has the same value in all {table.num_rows:,} rows ({some(names)}), so that nothing "
                 "can be told apart by it; name other columns"
             )
@@ -105,8 +127,6 @@ def _features(
 
 def _numbers(table: pa.Table, name: str, called: str, option: str) -> np.ndarray:
     """The column's numbers; text is refused with the advice to make it a category."""
-    from dualembed.checks import InputError
-
     try:
         return numbers_of(table, name, option)
     except InputError as error:
@@ -115,10 +135,11 @@ def _numbers(table: pa.Table, name: str, called: str, option: str) -> np.ndarray
         raise InputError(f"{error}, or give --categorical {shlex.quote(called)} if it names categories") from None
 
 
-def _actions(table: pa.Table, names: list[str], option: str) -> Any:
-    """Actions (n,): labels or numbers; or a table of numbers, for several columns."""
+def _actions(table: pa.Table, names: list[str], called: list[str], option: str) -> Any:
+    """Actions (n,): labels or numbers; or a table of both, for several columns."""
     if len(names) > 1:
-        return _features(table, names, names, option=option, categories=())
+        categories = [own for name, own in zip(names, called, strict=True) if names_categories(table, name)]
+        return _features(table, names, called, option=option, categories=categories)
     if _is_text(table, names[0]):
         return _labels(table, names[0]).astype(str)
     return numbers_of(table, names[0], option)

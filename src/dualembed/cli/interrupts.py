@@ -15,26 +15,37 @@ from dualembed.cli import INTERRUPTED
 own_process = False
 """Whether the command line is the whole process, so that ending the one is ending the other."""
 
+NOTHING = "stopped; nothing was written"
+
+
+class Stopped(BaseException):
+    """Ctrl-C, with a sentence on what has become of the work; no KeyboardInterrupt, of which Typer keeps no words."""
+
 
 @contextmanager
-def ending_at_once(saying: str = "") -> Iterator[None]:
-    """While the block runs, Ctrl-C ends the process with the code of an interruption, after a sentence if one is given.
+def saying(sentence: str) -> Iterator[None]:
+    """While the block runs, Ctrl-C raises `Stopped` with the sentence."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(sentence) from None
+
+
+@contextmanager
+def ending_at_once(sentence: str = NOTHING) -> Iterator[None]:
+    """While the block runs, Ctrl-C ends the process with the code of an interruption, after the sentence.
 
     The block must write no files but such as may be cut short. An exception would come up wherever Python happens to
     be. Inside a callback of JAX it is lost and the work goes on, or it is not expected and the process crashes. It
     stays an exception nevertheless in somebody else's process, and while other processes do the work: waiting for them
     is all that is interrupted then, and they are to be ended first.
     """
-    try:
-        with _handled(saying):
-            yield
-    except KeyboardInterrupt:
-        print(_farewell(saying), end="", file=sys.stderr)
-        raise
+    with saying(sentence), _handled(sentence):
+        yield
 
 
 @contextmanager
-def _handled(saying: str) -> Iterator[None]:
+def _handled(sentence: str) -> Iterator[None]:
     ours = own_process and threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -45,7 +56,7 @@ def _handled(saying: str) -> Iterator[None]:
             raise KeyboardInterrupt
         # Past the buffer of standard error, whose emptying may be what was interrupted.
         cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # which a spinner hides
-        os.write(sys.stderr.fileno(), (cursor + _farewell(saying)).encode())
+        os.write(sys.stderr.fileno(), f"{cursor}dualembed: {sentence}\n".encode())
         os._exit(INTERRUPTED)
 
     signal.signal(signal.SIGINT, end)
@@ -58,7 +69,3 @@ def _handled(saying: str) -> Iterator[None]:
 def _others_work() -> bool:
     processes = sys.modules.get("multiprocessing")  # if it was not imported, there are none
     return processes is not None and bool(processes.active_children())
-
-
-def _farewell(saying: str) -> str:
-    return f"dualembed: {saying}\n" if saying else ""

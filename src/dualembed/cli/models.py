@@ -5,24 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dualembed.checks import InputError
 from dualembed.cli.roles import Columns
 from dualembed.cli.tasks import Task, task_of
-from dualembed.data.refusal import refused
+from dualembed.data.tables import check_there
 
 
 def loaded(path: Path) -> tuple[Any, str, Task]:
     """(model, name of its task, task) of a model file."""
-    from dualembed.saving import load
+    check_there(path.expanduser())
+    from dualembed.saving import load  # brings JAX, which need not be waited for where there is no file
 
     model = load(path.expanduser())
     found = task_of(model)
     if found is None:
-        raise refused(
+        raise InputError(
             f"{path} holds a {type(model).__name__}, which the command line cannot fit or ask; use "
             "dualembed.load in Python"
         )
     if not hasattr(model, "function_"):
-        raise refused(f"{path} holds a model that was saved before it was fitted; fit it and save it again")
+        raise InputError(f"{path} holds a model that was saved before it was fitted; fit it and save it again")
     return model, *found
 
 
@@ -61,7 +63,7 @@ def check_columns(columns: Columns, names: list[str], path: Path) -> None:
 
 
 def _refusal(path: Path) -> ValueError:
-    return refused(
+    return InputError(
         f"{path} was saved from Python and does not know what the columns of a table mean; ask it in Python, or fit it "
         "with `dualembed fit`"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dualembed.data.refusal import refused
+from dualembed.checks import InputError
 
 
 def check_writable(option: str, path: Path, *others: Path) -> None:
@@ -15,17 +15,17 @@ def check_writable(option: str, path: Path, *others: Path) -> None:
     from dualembed.files import folder_for_writing
 
     if path.is_dir():
-        raise refused(f"{option} {path} is a folder; name a file in it")
+        raise InputError(f"{option} {path} is a folder; name a file in it")
     for other in others:
         if path.resolve() == other.resolve():
-            raise refused(f"{option} {path} would overwrite another file of this command; name another")
+            raise InputError(f"{option} {path} would overwrite another file of this command; name another")
     folder_for_writing(path.parent)
 
 
 def check_ending(option: str, path: Path, endings: tuple[str, ...]) -> None:
     """Raise unless the name ends in one of the endings."""
     if not path.name.lower().endswith(endings):
-        raise refused(f"{option} {path} must end in one of {', '.join(endings)}, which says how to write it")
+        raise InputError(f"{option} {path} must end in one of {', '.join(endings)}, which says how to write it")
 
 
 @contextmanager

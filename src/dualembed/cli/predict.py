@@ -45,8 +45,9 @@ def predict(
     from dualembed.cli.places import check_ending, check_writable, working
     from dualembed.cli.printing import counted, print_json
     from dualembed.cli.streaming import change_table
-    from dualembed.data.tables import WRITABLE
+    from dualembed.data.tables import WRITABLE, check_there
 
+    check_there(table.expanduser())
     check_ending("--out", out, WRITABLE)
     check_writable("--out", out, table, model)
     with ending_at_once():
@@ -80,15 +81,15 @@ def _predicted(
     """The table with predictions beside its columns."""
     import pyarrow as pa
 
+    from dualembed.checks import InputError
     from dualembed.cli.inputs import arguments, complete
     from dualembed.cli.models import categories_of, check_columns
     from dualembed.data.columns import missing_rows
-    from dualembed.data.refusal import refused
 
     check_columns(columns, table.column_names, source)
     for name in _names(model):
         if f"{name}{suffix}" in table.column_names:
-            raise refused(
+            raise InputError(
                 f"the table has a column {name}{suffix} already, which predictions would overwrite; give --suffix to "
                 f"name theirs otherwise, such as --suffix {suffix}_new"
             )

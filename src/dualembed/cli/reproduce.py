@@ -59,6 +59,7 @@ def reproduce(
 ) -> None:
     if name not in NAMES:
         _no_such(name)
+    from dualembed.cli.interrupts import saying
     from dualembed.files import folder_for_writing
 
     # Before hours of work rather than after them.
@@ -68,19 +69,20 @@ def reproduce(
             (folder / ledger).unlink(missing_ok=True)
     count = trials or (_QUICK_TRIALS if quick else _TRIALS)
     workers = jobs or min(os.cpu_count() or 1, _JOBS)
-    _run(name, count, seed=seed, quick=quick, sweep=sweep, jobs=workers, folder=folder)
+    stopped = f"stopped; what was computed is kept in {folder}, and the same command goes on from there"
+    with saying(stopped):
+        _run(name, count, seed=seed, quick=quick, sweep=sweep, jobs=workers, folder=folder, stopped=stopped)
 
 
 reproduce.__doc__ = _HELP
 
 
-def _run(name: str, trials: int, *, seed: int, quick: bool, sweep: bool, jobs: int, folder: Path) -> None:
+def _run(name: str, trials: int, *, seed: int, quick: bool, sweep: bool, jobs: int, folder: Path, stopped: str) -> None:
     from rich.console import Console
 
     from dualembed.cli.interrupts import ending_at_once
     from dualembed.progress import track
 
-    stopped = f"stopped; what was computed is kept in {folder}, and the same command goes on from there"
     with ending_at_once(stopped):  # JAX comes with these, during whose import interrupts get lost, too
         from dualembed.experiments.base import table, write
         from dualembed.experiments.experiment import named

@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from dualembed.checks import InputError
 from dualembed.cli.tasks import FOLLOWING, TABLES, Task, option_of
 from dualembed.data.columns import chosen_columns
-from dualembed.data.refusal import nearest, refused, some
+from dualembed.data.refusal import nearest, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,10 +23,10 @@ def check_options(task: Task, name: str, options: Mapping[str, str | None]) -> N
     idle = [role for role, spec in options.items() if spec is not None and role not in task.arguments]
     if idle:
         used = ", ".join(map(option_of, task.arguments))
-        raise refused(f"{option_of(idle[0])} has no use in {name}, whose columns are {used}; leave it out")
+        raise InputError(f"{option_of(idle[0])} has no use in {name}, whose columns are {used}; leave it out")
     for role, spec in options.items():
         if spec is not None and not spec.strip() and role in task.needs:
-            raise refused(f"{option_of(role)} is empty, but {name} needs it; name its columns")
+            raise InputError(f"{option_of(role)} is empty, but {name} needs it; name its columns")
 
 
 def forgotten(task: Task, options: Mapping[str, str | None], columns: Columns, table: pa.Table) -> list[str]:
@@ -50,15 +51,15 @@ def columns_by_role(task: Task, options: Mapping[str, str | None], names: Sequen
     """
     columns: Columns = {}
     for role in task.arguments:
-        spec = options.get(role)
+        spec, taken = options.get(role), [name for own in columns.values() for name in own]
         if spec is None:
             found = _well_known(role, columns, names)
         else:
-            found = chosen_columns(names, spec, option_of(role)) if spec.strip() else []
+            found = chosen_columns(names, spec, option_of(role), taken=taken) if spec.strip() else []
         if not found and role in task.needs:
             _refuse_missing(role, columns, names)
         if len(found) > 1 and role not in TABLES:
-            raise refused(f"{option_of(role)} must be one column, not {len(found)} ({some(found)}); name one")
+            raise InputError(f"{option_of(role)} must be one column, not {len(found)} ({some(found)}); name one")
         if found:
             columns[role] = found
     for following, before in FOLLOWING.items():
@@ -85,21 +86,24 @@ def _refuse_missing(role: str, columns: Columns, names: Sequence[str]) -> NoRetu
     else:
         absent = role
     others = f" (nor any {role}_...)" if role in TABLES and role not in FOLLOWING else ""
-    raise refused(
+    taken = {name for own in columns.values() for name in own}
+    raise InputError(
         f"the table has no column {absent!r}{others}, so {option_of(role)} must name what it has instead (there are "
-        f"{some(names)}){nearest(absent, names)}"
+        f"{some(names)}){nearest(absent, [name for name in names if name not in taken])}"
     )
 
 
 def _paired(before: list[str], following: list[str], first: str, second: str) -> list[str]:
     """The columns that follow, each in the place of the one that it follows; by name, where the names tell."""
     if len(before) != len(following):
-        raise refused(
+        raise InputError(
             f"{option_of(second)} must have a column for each of {option_of(first)}, but there are {len(following)} "
             f"({some(following)}) for {len(before)} ({some(before)})"
         )
     both = [name for name in following if name in before]
     if both:
-        raise refused(f"the column {both[0]!r} is named by {option_of(first)} and by {option_of(second)}; name others")
+        raise InputError(
+            f"the column {both[0]!r} is named by {option_of(first)} and by {option_of(second)}; name others"
+        )
     named = [f"next_{name}" for name in before]
     return named if set(named) == set(following) else following

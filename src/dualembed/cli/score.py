@@ -33,8 +33,9 @@ def score(
     from dualembed.cli.models import categories_of, check_columns, columns_for_scoring, loaded
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
-    from dualembed.data import read_table
+    from dualembed.data.tables import check_there, read_table
 
+    check_there(table.expanduser())
     with working("Scoring"), ending_at_once():
         fitted, name, task = loaded(model)
         columns = columns_for_scoring(model, fitted)

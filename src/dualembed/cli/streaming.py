@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dualembed.checks import InputError
 from dualembed.data import read_table
-from dualembed.data.refusal import refused
 from dualembed.files import atomic
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def change_table(source: Path, path: Path, change: Change) -> tuple[int, int]:
         return _changed([whole], path, change)
     except pa.ArrowException as error:
         reason = str(error).strip().splitlines()[0]
-        raise refused(f"{path} cannot hold this table's columns ({reason}); write a .parquet file instead") from None
+        raise InputError(f"{path} cannot hold this table's columns ({reason}); write a .parquet file instead") from None
 
 
 def _changed(parts: Iterable[pa.Table], path: Path, change: Change) -> tuple[int, int]:
@@ -55,13 +55,13 @@ def _changed(parts: Iterable[pa.Table], path: Path, change: Change) -> tuple[int
         if not rows:
             raise PartError
         if not written:
-            raise refused(f"every one of {rows:,} rows lacks a number, so that --drop-missing leaves none; fill them")
+            raise InputError(
+                f"every one of {rows:,} rows lacks a number, so that --drop-missing leaves none; fill them"
+            )
     return rows, written
 
 
 def _judged(part: pa.Table, change: Change, *, first: bool) -> pa.Table:
-    from dualembed.checks import InputError
-
     try:
         return change(part)
     except InputError as error:

@@ -13,7 +13,7 @@ class Task:
 
     `needs` and `takes` lead from the meaning of columns to the arguments of the estimator's `fit`, those it must have
     and those it may; `asks` likewise to the arguments of its `predict`. `error` is its method for the honest error,
-    `error_words` what that is, `symbol` what is learnt.
+    `error_words` what that is, `symbol` what is learnt; `examples` are arguments of `dualembed fit` after the task.
     """
 
     line: str
@@ -24,6 +24,7 @@ class Task:
     error: str
     error_words: str
     symbol: str
+    examples: tuple[str, str]
     settings: tuple[str, ...] = ()
 
     @property
@@ -45,6 +46,10 @@ TASKS = {
         error="bellman_error",
         error_words="mean squared Bellman error",
         symbol="V(s)",
+        examples=(
+            "log.parquet --state 's*' --next-state 'n*' --episode run --discount 0.95 --out value.dualembed",
+            "log.csv --state x,speed --reward r --next-state next_x,next_speed --terminated done --out value.dualembed",
+        ),
         settings=("discount",),
     ),
     "action-value": Task(
@@ -56,6 +61,10 @@ TASKS = {
         error="bellman_error",
         error_words="mean squared Bellman error",
         symbol="Q(s, a)",
+        examples=(
+            "log.csv --state x --action move --reward r --next-state next_x --next-action plan --out q.dualembed",
+            "log.parquet --state 's*' --next-state 'n*' --episode run --out q.dualembed --report q.html",
+        ),
         settings=("discount",),
     ),
     "iv": Task(
@@ -67,6 +76,10 @@ TASKS = {
         error="moment_error",
         error_words="mean squared error of the conditional mean",
         symbol="f(x)",
+        examples=(
+            "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
+            "survey.csv --x dose,age --y outcome --episode clinic --out mean.dualembed --report mean.html",
+        ),
     ),
     "hitting-time": Task(
         "the mean number of steps until a target is reached",
@@ -77,6 +90,10 @@ TASKS = {
         error="equation_error",
         error_words="mean squared error of the equation",
         symbol="h(s)",
+        examples=(
+            'path.csv --state x,y --next-state next_x,next_y --target "x >= 1 and y < 0.5" --out time.dualembed',
+            'path.parquet --state angle --next-state next_angle --target "angle > 2" --out time.dualembed --json',
+        ),
         settings=("target",),
     ),
     "linear-control": Task(
@@ -88,6 +105,10 @@ TASKS = {
         error="equation_error",
         error_words="mean squared error of the equation",
         symbol="z(s)",
+        examples=(
+            "steps.csv --state x --cost cost --next-state next_x --terminal end --out cheap.dualembed",
+            "steps.parquet --state 's*' --next-state 'n*' --terminal-cost toll --out cheap.dualembed --json",
+        ),
     ),
 }
 """Every task by its name, in the order in which they are listed."""
@@ -117,9 +138,9 @@ def task_named(name: str) -> Task:
         return TASKS[name]
     near = difflib.get_close_matches(name.lower(), TASKS, n=1, cutoff=0.5)
     advice = f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(TASKS)}"
-    from dualembed.data.refusal import refused
+    from dualembed.checks import InputError
 
-    raise refused(f"there is no task named '{name}'; {advice}")
+    raise InputError(f"there is no task named '{name}'; {advice}")
 
 
 def task_of(model: Any) -> tuple[str, Task] | None:

@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualembed.data.refusal import nearest, refused, some
+from dualembed.checks import InputError
+from dualembed.data.refusal import nearest, some
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+OUTSIDE = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')  # a comma outside of double quotes: an even number follows
+QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 WAY_OUT = "fill them, or drop these rows with --drop-missing"
 
 
-def chosen_columns(names: Sequence[str], spec: str, option: str) -> list[str]:
+def chosen_columns(names: Sequence[str], spec: str, option: str, *, taken: Collection[str] = ()) -> list[str]:
     """The columns that `spec` asks for: names with commas between them, or the start of names and an asterisk.
 
-    What an asterisk stands for comes in natural order, s2 before s10. A name that holds a comma or an asterisk is
-    found as it stands. `option` is where the spec came from, for messages.
+    What an asterisk stands for comes in natural order, s2 before s10. A name may stand in double quotes, as in a CSV
+    file, and one that holds a comma or an asterisk is found as it stands, too. `option` is where the spec came from,
+    for messages, which do not propose columns that are `taken`.
 
-    >>> chosen_columns(["s10", "s2", "reward"], "reward,s*", "--state")
-    ['reward', 's2', 's10']
+    >>> chosen_columns(["s10", "s2", "left, right"], 's*,"left, right"', "--state")
+    ['s2', 's10', 'left, right']
     """
-    pieces = spec.split(",")
+    pieces = OUTSIDE.split(spec)
     chosen: list[str] = []
     while pieces:
         # The longest run of pieces that is a column, so that names with commas are found.
         runs = [",".join(pieces[:length]).strip() for length in range(len(pieces), 0, -1)]
         length = len(pieces) - next((number for number, run in enumerate(runs) if run in names), len(pieces) - 1)
-        chosen += _matching(",".join(pieces[:length]).strip(), names, option)
+        piece = ",".join(pieces[:length]).strip()
+        chosen += _matching(piece, names, option, taken=(*taken, *chosen))
         pieces = pieces[length:]
     twice = [name for name in chosen if chosen.count(name) > 1]
     if twice:
-        raise refused(f"{option} {spec!r} names the column {twice[0]!r} more than once; name it once")
+        raise InputError(f"{option} {spec!r} names the column {twice[0]!r} more than once; name it once")
     return chosen
 
 
@@ -51,15 +56,35 @@ def numbers_of(table: pa.Table, name: str, option: str) -> np.ndarray:
     column = _column(table, name, option)
     kind = column.type
     if pa.types.is_temporal(kind):
-        raise refused(f"{option} needs numbers, but the column {name!r} holds dates or times; give days or seconds")
+        raise InputError(f"{option} needs numbers, but the column {name!r} holds dates or times; give days or seconds")
     if _is_text(kind):
         values = _parsed(column, name, option)
     elif _is_number(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy()
     else:
-        raise refused(f"{option} needs numbers, but the column {name!r} holds {kind}; give one number a row")
+        raise InputError(f"{option} needs numbers, but the column {name!r} holds {kind}; give one number a row")
     _check_finite(values, name, option)
     return values
+
+
+def names_categories(table: pa.Table, name: str) -> bool:
+    """Whether a column is declared to hold categories, or holds text of which no more than half reads as numbers.
+
+    >>> import pyarrow
+    >>> table = pyarrow.table({"colour": ["red", "blue"], "speed": ["1.5", "2"]})
+    >>> [names_categories(table, name) for name in table.column_names]
+    [True, False]
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(table.column(name).type):
+        return True
+    column = table.column(name)
+    if not _is_text(column.type):
+        return False
+    counts = [(each["values"], each["counts"]) for each in column.value_counts().to_pylist()]
+    spelt = sum(count for text, count in counts if text is not None and not np.isnan(_spelt(text)))
+    return 2 * spelt <= len(column) - column.null_count
 
 
 def missing_rows(table: pa.Table, names: Iterable[str]) -> np.ndarray:
@@ -78,25 +103,31 @@ def missing_rows(table: pa.Table, names: Iterable[str]) -> np.ndarray:
     return missing
 
 
-def no_such_column(name: str, names: Sequence[str], option: str) -> ValueError:
-    """The error of a name that is no column, with those that are and the nearest."""
-    return refused(
-        f"{option} names the column {name!r}, which is not there (there are {some(names)}){nearest(name, names)}"
-    )
+def no_such_column(name: str, names: Sequence[str], option: str, *, taken: Collection[str] = ()) -> ValueError:
+    """The error of a name that is no column, with those that are and the nearest that is not taken."""
+    advice = nearest(name, [each for each in names if each not in taken])
+    if not advice and any("," in each for each in names):
+        advice = "; put a name with a comma in it into double quotes"
+    return InputError(f"{option} names the column {name!r}, which is not there (there are {some(names)}){advice}")
 
 
-def _matching(piece: str, names: Sequence[str], option: str) -> list[str]:
+def _matching(piece: str, names: Sequence[str], option: str, *, taken: Collection[str]) -> list[str]:
     """The columns that one piece of a spec stands for."""
     if piece in names:
         return [piece]
+    if quoted := QUOTED.fullmatch(piece):
+        name = quoted[1].replace('""', '"')
+        if name not in names:
+            raise no_such_column(name, names, option, taken=taken)
+        return [name]
     if not piece:
-        raise refused(f"{option} has an empty name in it; give names with single commas between them, such as s1,s2")
+        raise InputError(f"{option} has an empty name in it; give names with single commas between them, such as s1,s2")
     if piece.endswith("*"):
         found = sorted((name for name in names if name.startswith(piece[:-1])), key=_natural)
         if not found:
-            raise refused(f"{option} {piece!r} matches no column; there are {some(names)}")
+            raise InputError(f"{option} {piece!r} matches no column; there are {some(names)}")
         return found
-    raise no_such_column(piece, names, option)
+    raise no_such_column(piece, names, option, taken=taken)
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
@@ -134,29 +165,34 @@ def _parsed(column: Any, name: str, option: str) -> np.ndarray:
     for row, text in enumerate(column.to_pylist()):
         if text is None:
             continue
-        try:
-            values[row] = float(text)
-        except ValueError:
-            values[row] = np.nan
-        if np.isnan(values[row]) or "_" in text:  # float() takes 1_000 for a number, which is rather a name
-            raise refused(
+        values[row] = _spelt(text)
+        if np.isnan(values[row]):
+            raise InputError(
                 f"{option} needs numbers, but the column {name!r} holds {text!r} in data row {row + 1}; "
                 "encode text as numbers or name another column"
             )
     return values
 
 
+def _spelt(text: str) -> float:
+    """The number that a text spells, NaN where it spells none."""
+    try:
+        return np.nan if "_" in text else float(text)  # float() takes 1_000 for a number, which is rather a name
+    except ValueError:
+        return np.nan
+
+
 def _check_finite(values: np.ndarray, name: str, option: str) -> None:
     """Raise where numbers are missing or infinite."""
     missing = np.isnan(values)
     if missing.any():
-        raise refused(
+        raise InputError(
             f"{option} needs a number in every row, but the column {name!r} has none in {missing.sum()} of "
             f"{len(values)} rows, the first in data row {np.argmax(missing) + 1}; {WAY_OUT}"
         )
     infinite = np.isinf(values)
     if infinite.any():
-        raise refused(
+        raise InputError(
             f"{option} needs finite numbers, but the column {name!r} is infinite in {infinite.sum()} of "
             f"{len(values)} rows, the first in data row {np.argmax(infinite) + 1}; remove these rows"
         )

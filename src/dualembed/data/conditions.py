@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.checks import InputError
 from dualembed.data.columns import no_such_column
-from dualembed.data.refusal import refused
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
@@ -52,7 +52,7 @@ class Comparison:
         return COMPARISONS[self.sign](left, right)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Condition:
     """states (n, d) -> whether each fulfils the condition (n,); `condition(text, names)` builds it again.
 
@@ -63,13 +63,16 @@ class Condition:
     names: tuple[str, ...]
     alternatives: tuple[tuple[Comparison, ...], ...]
 
+    def __repr__(self) -> str:
+        return f"condition({self.text!r}, {list(self.names)})"
+
     def __call__(self, states: Any) -> Any:
         """Whether each of the states (n, d) fulfils the condition, (n,)."""
         states = states if hasattr(states, "ndim") else np.asarray(states)
         if states.ndim == 1 and len(self.names) == 1:
             states = states[:, None]
         if states.ndim != 2 or states.shape[1] != len(self.names):
-            raise refused(
+            raise InputError(
                 f"the condition {self.text!r} is about states of shape (n, {len(self.names)}), but is given "
                 f"{states.shape}; give the columns {', '.join(self.names)}"
             )
@@ -127,7 +130,7 @@ def _token(rest: str, text: str, names: Sequence[str], longest_first: Sequence[s
             return Column(names.index(name)), len(name)
     word = WORD.match(rest)
     if word is None or rest[0] in "()&|":
-        raise refused(f"the condition {text!r} cannot be read at {rest[:12]!r}; {EXAMPLE}, without parentheses")
+        raise InputError(f"the condition {text!r} cannot be read at {rest[:12]!r}; {EXAMPLE}, without parentheses")
     raise no_such_column(word[0], names, f"the condition {text!r}, which is one on states,")
 
 
@@ -147,8 +150,8 @@ def _chain(tokens: Sequence[Token], text: str) -> Iterator[Comparison]:
     sides = [each for each in tokens[::2] if not isinstance(each, str)]
     signs = [each for each in tokens[1::2] if isinstance(each, str)]
     if not signs or len(sides) != len(signs) + 1 or len(sides) + len(signs) != len(tokens):
-        raise refused(f"the condition {text!r} has a part that is no comparison of a column and a number; {EXAMPLE}")
+        raise InputError(f"the condition {text!r} has a part that is no comparison of a column and a number; {EXAMPLE}")
     for left, sign, right in zip(sides[:-1], signs, sides[1:], strict=True):
         if not (isinstance(left, Column) or isinstance(right, Column)):
-            raise refused(f"the condition {text!r} compares two numbers; {EXAMPLE}")
+            raise InputError(f"the condition {text!r} compares two numbers; {EXAMPLE}")
         yield Comparison(left, sign, right)

@@ -1,16 +1,8 @@
-"""The error of bad input, made without waiting for JAX."""
+"""What refusals say of names: the one most like it, and some of many."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-
-def refused(sentence: str) -> ValueError:
-    """The `InputError` that says the sentence."""
-    # Imported here: checks brings JAX, which the command line must not wait for.
-    from dualembed.checks import InputError
-
-    return InputError(sentence)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -23,7 +15,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def some(names: Iterable[str], most: int = 8) -> str:
-    """The names with commas between them, the first few where they are many."""
-    listed = list(names)
+    """The names with commas between them, the first few where they are many; one that has a comma is in quotes."""
+    listed = [f'"{name}"' if "," in name else name for name in names]
     rest = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")

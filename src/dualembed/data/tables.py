@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualembed.data.refusal import nearest, refused, some
+from dualembed.checks import InputError
+from dualembed.data.refusal import nearest, some
 from dualembed.files import atomic
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     {'s1': [0.5, 1.0], 'action': [0, 1]}
     """
     path = Path(path).expanduser()
-    _check_there(path)
+    check_there(path)
     table = _read_folder(path) if path.is_dir() else _read_file(path)
     if not table.num_rows:
-        raise refused(f"{path} has columns ({some(table.column_names)}) but no rows; give a table with data")
+        raise InputError(f"{path} has columns ({some(table.column_names)}) but no rows; give a table with data")
     return table
 
 
@@ -66,29 +67,32 @@ def write_table(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
             feather.write_feather(table, str(temporary))
 
 
+def check_there(path: Path) -> None:
+    """Raise unless there is a file or folder at path, with the nearest name that there is."""
+    if path.exists():
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent}, so {path.name} cannot be read from it; check the path")
+    names = [each.name for each in path.parent.iterdir()]
+    raise InputError(f"there is no file {path}{nearest(path.name, names) or '; check the path'}")
+
+
 def _table(columns: Mapping[str, Any]) -> pa.Table:
     import pyarrow as pa
 
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     if not arrays:
-        raise refused("a table to be written needs columns, but there are none; give at least one")
+        raise InputError("a table to be written needs columns, but there are none; give at least one")
     for name, array in arrays.items():
         if array.ndim != 1:
-            raise refused(f"a column of a table must have shape (rows,), but {name} has {array.shape}; split it first")
+            raise InputError(
+                f"a column of a table must have shape (rows,), but {name} has {array.shape}; split it first"
+            )
     lengths = {len(array) for array in arrays.values()}
     if len(lengths) > 1:
         each = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-        raise refused(f"columns of a table must be equally long, but have these numbers of rows: {each}")
+        raise InputError(f"columns of a table must be equally long, but have these numbers of rows: {each}")
     return pa.table({name: pa.array(array) for name, array in arrays.items()})
-
-
-def _check_there(path: Path) -> None:
-    if path.exists():
-        return
-    if not path.parent.is_dir():
-        raise refused(f"there is no folder {path.parent}, so {path.name} cannot be read from it; check the path")
-    names = [each.name for each in path.parent.iterdir()]
-    raise refused(f"there is no file {path}{nearest(path.name, names) or '; check the path'}")
 
 
 def _ending(path: Path, known: tuple[str, ...]) -> str:
@@ -96,7 +100,7 @@ def _ending(path: Path, known: tuple[str, ...]) -> str:
     fitting = [ending for ending in known if path.name.lower().endswith(ending)]
     if not fitting:
         found = f"ends in {path.suffix}" if path.suffix else "has no ending"
-        raise refused(f"the name {path.name} {found}, but a table's name must end in one of {', '.join(known)}")
+        raise InputError(f"the name {path.name} {found}, but a table's name must end in one of {', '.join(known)}")
     return max(fitting, key=len)
 
 
@@ -106,13 +110,13 @@ def _read_folder(folder: Path) -> pa.Table:
     # Names that start with a dot or an underscore are marks that other programs leave, not data.
     paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
     if not paths:
-        raise refused(f"the folder {folder} has no .parquet files in it; name a file, or a folder of Parquet files")
+        raise InputError(f"the folder {folder} has no .parquet files in it; name a file, or a folder of Parquet files")
     tables = [_read_file(path) for path in paths]
     names = tables[0].column_names
     for path, table in zip(paths, tables, strict=True):
         odd = sorted(set(names) ^ set(table.column_names))
         if odd:
-            raise refused(
+            raise InputError(
                 f"the files of {folder} must have the same columns, but {paths[0].name} and {path.name} differ in "
                 f"{some(odd)}; move one of them elsewhere"
             )
@@ -120,7 +124,9 @@ def _read_folder(folder: Path) -> pa.Table:
         # Permissive: a column that is whole numbers in one file and fractions in another is fractions.
         return pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise refused(f"the files of {folder} have columns of one name but different types: {_reason(error)}") from None
+        raise InputError(
+            f"the files of {folder} have columns of one name but different types: {_reason(error)}"
+        ) from None
 
 
 def _read_file(path: Path) -> pa.Table:
@@ -129,14 +135,14 @@ def _read_file(path: Path) -> pa.Table:
     ending = _ending(path, READABLE)
     try:
         if not path.stat().st_size:
-            raise refused(f"{path} is empty; give a file with a table in it")
+            raise InputError(f"{path} is empty; give a file with a table in it")
         table = _reader(ending)(path)
         names = table.column_names
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise refused(f"{path} cannot be read as {ending} ({_reason(error)}); mend it or write it again") from None
+        raise InputError(f"{path} cannot be read as {ending} ({_reason(error)}); mend it or write it again") from None
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise refused(f"{path} has {twice.count(twice[0])} columns named {twice[0]!r}; give each a name of its own")
+        raise InputError(f"{path} has {twice.count(twice[0])} columns named {twice[0]!r}; give each a name of its own")
     return table
 
 

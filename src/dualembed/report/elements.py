@@ -37,33 +37,45 @@ def listed(items: Iterable[Any], **attributes: Any) -> Markup:
 
 
 def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
-    """A table whose first cells name their rows, in a frame that scrolls by itself, also by keyboard."""
+    """A table whose first cells name their rows, in a frame that scrolls by itself, also by keyboard.
+
+    On a telephone its rows are lists, in which each cell tells its head. Roles say that they are rows nevertheless.
+    """
     lines = list(rows)
-    head = element("thead", element("tr", *(_head(each, lines, column) for column, each in enumerate(heads))))
-    body = element("tbody", *(element("tr", _first(line[0]), *map(_cell, line[1:])) for line in lines))
-    whole = element("table", element("caption", caption), head, body)
+    head = element("tr", *(_head(each, lines, column) for column, each in enumerate(heads)), role="row")
+    body = [_line(line, heads) for line in lines]
+    parts = (
+        element("caption", caption),
+        element("thead", head, role="rowgroup"),
+        element("tbody", *body, role="rowgroup"),
+    )
+    whole = element("table", *parts, role="table")
     return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
 
 
 def across(said: str, columns: int) -> Markup:
     """A cell as wide as several columns."""
-    return element("td", said, colspan=columns)
+    return element("td", said, colspan=columns, role="cell")
 
 
 def _head(name: Any, lines: Sequence[Sequence[Any]], column: int) -> Markup:
     """The head of a column; over numbers it stands to the right, as they do."""
     numbers = any(column < len(line) and column > 0 and isinstance(line[column], float) for line in lines)
-    return element("th", name, scope="col", class_="number" if numbers else "text")
+    return element("th", name, scope="col", role="columnheader", class_="number" if numbers else "text")
 
 
-def _first(cell: Any) -> Markup:
-    return element("th", cell, scope="row")
+def _line(line: Sequence[Any], heads: Sequence[Any]) -> Markup:
+    first = element("th", line[0], scope="row", role="rowheader", data_head=heads[0])
+    cells = (_cell(cell, head) for cell, head in zip(line[1:], heads[1:], strict=False))  # one may be across several
+    return element("tr", first, *cells, role="row")
 
 
-def _cell(cell: Any) -> Markup:
+def _cell(cell: Any, head: Any) -> Markup:
     if isinstance(cell, Markup) and cell.startswith("<td"):
         return cell
-    return element("td", number(cell), class_="number") if isinstance(cell, float) else element("td", cell)
+    if isinstance(cell, float):
+        return element("td", number(cell), class_="number", role="cell", data_head=head)
+    return element("td", cell, role="cell", data_head=head)
 
 
 def number(value: float | None) -> str:

@@ -46,7 +46,7 @@ def page(model: Any, *, data: Any = None, command: str | None = None, title: str
     sections: list[tuple[str, str, Callable[[], Any]]] = [
         ("question", "What was asked", lambda: _question(model)),
         ("data", "The data", lambda: at_a_glance(model, tables)),
-        ("answer", "The answer", lambda: answer(model, field)),
+        ("answer", "The answer", lambda: answer(model, field, tables)),
         ("function", "The learnt function", lambda: _function(model, field, data)),
         ("wrong", "Where it is still wrong", lambda: trust.still_wrong(model, tables)),
         ("errors", "How wrong, honestly", lambda: trust.errors(model)),
@@ -132,7 +132,10 @@ def _choices(model: Any) -> Markup:
 def _reproduce(model: Any, command: str | None) -> Markup:
     parts = []
     if command:
-        block = element("pre", element("code", command), tabindex="0", role="region", aria_label="Command")
+        # Options are elements of their own, lest lines end between their hyphens.
+        words = [element("span", word) if word.startswith("--") else text(word) for word in command.split(" ")]
+        code = element("code", Markup(" ".join(words)))
+        block = element("pre", code, tabindex="0", role="region", aria_label="Command")
         parts += [paragraph("This command, on the same data, gives the same model:"), block]
     settings = [[name, shown(value)] for name, value in sorted(model.get_params(deep=False).items())]
     parts.append(table(f"Settings of {type(model).__name__}", ["setting", "value"], settings))

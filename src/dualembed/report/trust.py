@@ -12,6 +12,7 @@ from dualembed.plot.fields import Field, witnessed
 from dualembed.plot.functions import leading
 from dualembed.plot.witnesses import SIGNIFICANT, remaining
 from dualembed.report.elements import Markup, element, listed, number, paragraph, percent, plus_minus, table
+from dualembed.report.facts import facts
 from dualembed.report.images import figure, gallery
 from dualembed.report.words import words_of
 
@@ -140,7 +141,7 @@ def _wrong(found: Any) -> bool:
 def diagnostics(model: Any, tables: dict[str, Any]) -> Markup:
     """Warnings first, then the numbers in plain words, with figures."""
     found = model.diagnostics_
-    parts = [warnings(model), listed(_facts(found))]
+    parts = [warnings(model), listed(facts(found))]
     drawn = []
     if found.singular_values is not None:
         drawn.append(
@@ -173,20 +174,3 @@ def warnings(model: Any) -> Markup:
 
 def _sentence(said: str) -> str:
     return said[:1].upper() + said[1:].rstrip(".") + "."
-
-
-def _facts(found: Any) -> Iterator[str]:
-    if found.degrees_of_freedom is not None:
-        yield (
-            f"The data determine about {found.degrees_of_freedom:.1f} directions of the function; the rest is "
-            "smoothness that was assumed."
-        )
-    if found.residual_variance is not None:
-        yield f"The noise of a single row has a variance of about {number(found.residual_variance)}."
-    for name, share in found.first_stage:
-        yield f"The instruments predict {percent(share)} of the variance of {name}, on rows left out."
-    if found.overlap is not None:
-        yield (
-            f"After importance weighting the data are worth {found.overlap.effective_sample_size:,.0f} rows "
-            f"({percent(found.overlap.share)}); the largest weight is {number(found.overlap.largest)} times the mean."
-        )

@@ -67,7 +67,8 @@ WORDS = {
         "Time to a target",
         "How many steps does the process take on average, from each state, until it reaches the target? The data are "
         "single steps; no path need lead all the way.",
-        "the hitting time h(s): the expected number of steps from state s to the target",
+        "the hitting time h(s): the expected number of steps from state s to the target, with the one that enters it; "
+        "inside the target it is 0, and what figures show there is the time of return",
         "the time from a state must be one step plus the time from the next state, on average",
         "transition",
     ),

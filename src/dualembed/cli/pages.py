@@ -1,0 +1,102 @@
+"""The help of `dualembed fit`: of all tasks, or of the one that is named beside --help."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+from typer.core import TyperCommand
+
+from dualembed.cli.tasks import TASKS, Task, option_of
+
+ASKED = "dualembed.task"  # where a context keeps the task that help is asked about
+WIDTH = 76
+COLUMNS = (
+    "COLUMNS are names with commas between them, or the start of names with an asterisk, as in 's*'; a name with a "
+    "comma in it stands in double quotes, as in '\"left, right\",speed'. Text names categories."
+)
+
+
+def examples(*given: tuple[str, str]) -> str:
+    """A paragraph of commands, for tasks and arguments; long ones go on in further lines, before an option."""
+    lines = ["\b", "Examples:"]
+    for name, arguments in given:
+        line = f"  dualembed fit {name}"
+        for piece in re.split(r" (?=--)", arguments):
+            if len(line) + len(piece) > WIDTH:
+                lines.append(f"{line} \\")
+                line = " " * 5
+            line = f"{line} {piece}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+GENERAL = "\n\n".join(
+    [
+        "Fit a model to a table, save it, and say what it found.",
+        "\b\nTasks (dualembed fit TASK --help tells the options of one):\n"
+        + "\n".join(f"  {name:<19}{task.line}" for name, task in TASKS.items()),
+        f"{COLUMNS} An option that is left out stands for the columns of its own name (state or state_*, reward, "
+        'next_state, ...) where the table has them; --weight "" takes none.',
+        examples(*((name, TASKS[name].examples[0]) for name in ("policy-evaluation", "iv"))),
+    ]
+)
+
+
+class FitCommand(TyperCommand):
+    """`fit`, whose help is about the task that is named beside it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The rest of the arguments; --help is answered while they are parsed, when no task is known yet."""
+        ctx.meta[ASKED] = next((word for word in args if word in TASKS), None)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, of one task with its own options alone, those first that it needs."""
+        name = ctx.meta.get(ASKED)
+        shown = copy.copy(self)
+        if name is not None:
+            shown.help = _about(name, TASKS[name])
+            shown.params = [_called(each, name) for each in sorted(self.params, key=_order(TASKS[name]))]
+            shown.params = [each for each in shown.params if _of_use(each.name, TASKS[name])]
+        super(FitCommand, shown).format_help(ctx, formatter)
+
+
+def _about(name: str, task: Task) -> str:
+    """What a task does, which columns it needs and may have, and two examples."""
+    needs = [*map(option_of, task.needs), *(["--target"] if "target" in task.settings else [])]
+    return "\n\n".join(
+        [
+            f"Find {task.line}: {task.symbol}.",
+            f"It needs {', '.join(needs)}; it may have {', '.join(map(option_of, task.takes))}. An option that is left "
+            f"out stands for the columns of its own name ({_own_names(task)}) where the table has them.",
+            COLUMNS,
+            examples(*((name, each) for each in task.examples)),
+        ]
+    )
+
+
+def _own_names(task: Task) -> str:
+    first = next(iter(task.needs))
+    return f"{first} or {first}_*, {', '.join(list(task.needs)[1:])}"
+
+
+def _order(task: Task) -> Any:
+    """A key to sort parameters by: arguments, what must be given, columns that may be, and the rest as it stands."""
+    first = ["task", "table", "out", *task.needs, *task.settings, *task.takes]
+    return lambda parameter: first.index(parameter.name) if parameter.name in first else len(first)
+
+
+def _of_use(parameter: str | None, task: Task) -> bool:
+    elsewhere = {name for each in TASKS.values() for name in (*each.arguments, *each.settings)}
+    return parameter not in elsewhere or parameter in (*task.arguments, *task.settings)
+
+
+def _called(parameter: Any, name: str) -> Any:
+    """The parameter; that of the task by the name of this one, as it is to be written."""
+    if parameter.name != "task":
+        return parameter
+    found = copy.copy(parameter)
+    found.metavar, found.hidden = name, True
+    return found

@@ -1,0 +1,73 @@
+"""What a policy is worth where episodes start, or where else it is known what the policy does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dualembed.plot.fields import Field
+
+
+@dataclasses.dataclass(frozen=True)
+class Worth:
+    """The mean of a policy's value over places that `where` says in words: starts of so many `episodes`, or others."""
+
+    value: float
+    stderr: float | None
+    where: str
+    episodes: int | None
+
+
+def policy_value(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth | None:
+    """The policy's value from the first states of episodes on; None where there is no policy, or nothing is known.
+
+    Of action values without a policy, whose actions are known at next states alone, it is the mean over these; unless
+    the actions of the data are the policy's own, as next actions tell that are taken in the next row.
+    """
+    if hasattr(model, "actions_") and getattr(model, "policy", None) is None:
+        return _of_actions(model, field, tables)
+    if getattr(model, "starts_", None) is None:
+        return None
+    points, shares = model.starts_ if isinstance(model.starts_, tuple) else (model.starts_[:, None], None)
+    where = f"the starts of {len(points):,} episodes"
+    if model.uncertainty_ is not None:
+        found = model.value()
+        return Worth(found.value, found.stderr, where, len(points))
+    values = np.asarray(field.call(points.reshape(-1, points.shape[2]))).reshape(points.shape[:2])
+    return Worth(float((values * (1.0 if shares is None else shares)).sum(axis=1).mean()), None, where, len(points))
+
+
+def _of_actions(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth | None:
+    if "next_actions" not in tables:
+        return None
+    actions, following = (model.actions_.encode(tables[name]) for name in ("actions", "next_actions"))
+    if "episodes" in tables:
+        labels = np.unique(np.asarray(tables["episodes"]), return_inverse=True)[1]
+        if _same_policy(actions, following, labels):
+            first = np.unique(labels, return_index=True)[1]
+            points = np.concatenate([model.coding_.encode(tables["states"]), actions], axis=1)[first]
+            return _sampled(field, points, f"the starts of {len(first):,} episodes")
+    goes_on = np.asarray(tables.get("terminated", np.zeros(len(following)))) == 0
+    points = np.concatenate([model.coding_.encode(tables["next_states"], renamed=True), following], axis=1)[goes_on]
+    if not len(points):
+        return None
+    where = "the next states of the data (what it does at the starts of episodes is not known)"
+    return Worth(*field.average(points), where, None)
+
+
+def _same_policy(actions: np.ndarray, following: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether every next action is the one that the next row of its episode takes."""
+    order = np.argsort(labels, kind="stable")
+    goes_on = labels[order][1:] == labels[order][:-1]
+    return bool(goes_on.any()) and bool(np.array_equal(actions[order][1:][goes_on], following[order][:-1][goes_on]))
+
+
+def _sampled(field: Field, points: np.ndarray, where: str) -> Worth:
+    """The mean over points that are a sample themselves: the error is that of the function and of the sample."""
+    value, stderr = field.average(points)
+    if stderr is not None and len(points) > 1:
+        stderr = float(np.hypot(stderr, np.std(field.at(points)[0], ddof=1) / np.sqrt(len(points))))
+    return Worth(value, stderr, where, len(points))
