@@ -48,7 +48,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
     ),
     "iv": (de.IVRegressor(**small()), (X, Y, INSTRUMENT), (X[:5],)),
     "invariant": (de.InvariantRegressor("noise", **small()), (X, Y), (X[:5],)),
-    "hitting": (de.HittingTimeRegressor(above, **small()), (STATE, NEXT), (STATE[:5],)),
+    "hitting": (de.HittingTimeRegressor(above, **small()), (STATE, NEXT), (STATE[STATE <= 0.5][:5],)),
     "control": (
         de.LinearControl(**small()),
         (STATE, np.full(ROWS, 0.1), NEXT, NEXT > 0.5, np.zeros(ROWS)),

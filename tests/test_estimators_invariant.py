@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from tests.estimator_cases import HIDDEN, X, Y, small
+from tests.estimator_cases import HIDDEN, X, Y, fitted, small
 
 import dualembed as de
 
@@ -53,3 +53,13 @@ def test_a_class_that_is_missing_is_named() -> None:
     labels[7] = pd.NA
     with pytest.raises(de.InputError, match="y lacks a class in row 7"):
         de.InvariantClassifier("noise", draws=2, **small()).fit(X, labels)
+
+
+def test_a_column_without_a_second_axis_is_asked_about_but_not_fitted_to() -> None:
+    model = fitted("invariant")
+    np.testing.assert_array_equal(model.predict(X[:5, 0]), model.predict(X[:5]))
+    np.testing.assert_array_equal(model.function(pd.Series(X[:5, 0])), model.function(X[:5]))
+    series = de.InvariantRegressor("noise", **small()).fit(pd.Series(X[:, 0]), Y)
+    np.testing.assert_array_equal(series.predict(X[:5, 0]), model.predict(X[:5]))
+    with pytest.raises(de.InputError, match="Reshape your data"):
+        de.InvariantRegressor("noise", **small()).fit(X[:, 0], Y)

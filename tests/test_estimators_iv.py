@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import sklearn
 from sklearn.model_selection import GroupKFold, cross_val_score
@@ -171,6 +174,52 @@ def test_the_score_keeps_groups_together() -> None:
         routed = de.IVRegressor(**small()).set_fit_request(**asked).set_score_request(**asked)
         scores = cross_val_score(routed, X, Y, cv=GroupKFold(3), params={"instruments": INSTRUMENT, "groups": group})
     assert np.all(np.abs(scores) < 0.2)
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "series", "named series", "polars series"])
+def test_one_column_without_a_second_axis_means_the_same_at_fit_and_at_predict(kind: str) -> None:
+    made = {
+        "array": np.asarray,
+        "list": list,
+        "series": pd.Series,
+        "named series": lambda column: pd.Series(column, name="dose"),
+        "polars series": lambda column: pl.Series("dose", column),
+    }[kind]
+    expected = fitted("iv")
+    model = de.IVRegressor(**small()).fit(made(X[:, 0]), Y, INSTRUMENT)
+    np.testing.assert_array_equal(model.predict(made(X[:5, 0])), expected.predict(X[:5]))
+    np.testing.assert_array_equal(model.interval(made(X[:5, 0])), expected.interval(X[:5]))
+    assert model.score(made(X[:, 0]), Y, INSTRUMENT) == expected.score(X, Y, INSTRUMENT)
+    model.partial_fit(made(X[:60, 0]), Y[:60], INSTRUMENT[:60])
+    assert model.diagnostics_.rows == ROWS + 60
+
+
+def test_a_column_is_predicted_for_however_the_fit_had_it() -> None:
+    table = de.IVRegressor(**small()).fit(X, Y)
+    np.testing.assert_array_equal(table.predict(X[:5, 0]), table.predict(X[:5]))
+    named = de.IVRegressor(**small()).fit(pd.Series(X[:, 0], name="dose"), Y)
+    np.testing.assert_array_equal(named.predict(pd.DataFrame({"dose": X[:5, 0]})), table.predict(X[:5]))
+    assert named.feature_names_in_.tolist() == ["dose"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: de.IVRegressor().fit(X[:, 0], Y),
+            r"X has shape \(1500,\).*Reshape your data, with X.reshape\(-1, 1\)",
+        ),
+        (lambda: de.IVRegressor().fit(list(X[:, 0]), Y), r"Reshape your data, with X.reshape\(-1, 1\)"),
+        (
+            lambda: de.IVRegressor(primal="linear", dual="linear").fit(np.hstack([X, X**2]), Y).predict(X[:5, 0]),
+            r"X has shape \(5,\), but was fitted with 2 columns; Reshape your data to a table",
+        ),
+    ],
+)
+def test_a_row_of_numbers_that_could_be_either_is_refused(call: Any, words: str) -> None:
+    with pytest.raises(de.InputError, match=words) as refusal:
+        call()
+    assert "\n" not in str(refusal.value)
 
 
 def test_weights_of_samples_are_for_r_squared_and_refused_with_instruments() -> None:

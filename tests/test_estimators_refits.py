@@ -118,15 +118,35 @@ def test_the_dual_is_the_witness_of_the_function_of_all_rows() -> None:
     assert np.abs(late - early).max() > 0.5
 
 
-def test_warnings_of_the_first_rows_stay() -> None:
+def test_instruments_are_judged_by_the_largest_part() -> None:
     weak = np.random.default_rng(5).normal(size=ROWS)
     with pytest.warns(TrustWarning):
-        model = de.IVRegressor(**small()).partial_fit(X, Y, weak)
-    model.partial_fit(X, Y, weak)
+        model = de.IVRegressor(**small()).partial_fit(X[:500], Y[:500], weak[:500])
+    first = model.diagnostics_
+    model.partial_fit(X[500:900], Y[500:900], weak[500:900])
     assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
-    few = np.where(weak < -2, 100.0, 1e-3)
-    policy = de.PolicyEvaluator(0.8, **small()).partial_fit(STATE, STATE, NEXT, weights=few)
-    assert policy.diagnostics_.overlap.warning in policy.partial_fit(STATE, STATE, NEXT).diagnostics_.warnings
+    assert model.diagnostics_.first_stage == first.first_stage
+    assert "of the variance of x0 (on 500 rows)" in str(model.diagnostics_)
+    model.partial_fit(X, Y, INSTRUMENT)
+    (_, share), (_, alone) = *model.diagnostics_.first_stage, *fitted("iv").diagnostics_.first_stage
+    assert share == pytest.approx(alone)
+    assert model.diagnostics_.first_stage_rows == ROWS
+    assert not any("weak" in each for each in model.diagnostics_.warnings)
+
+
+def test_the_overlap_is_that_of_all_rows() -> None:
+    weights = np.random.default_rng(5).gamma(0.05, size=ROWS)
+    model = de.PolicyEvaluator(0.8, **small())
+    for part in (slice(0, 300), slice(300, ROWS)):
+        model.partial_fit(STATE[part], STATE[part], NEXT[part], weights=weights[part])
+    assert model.diagnostics_.overlap == de.propensities.overlap(weights)
+    assert model.diagnostics_.overlap.warning in model.diagnostics_.warnings
+    model.partial_fit(STATE, STATE, NEXT)  # rows of the policy's own weigh 1
+    assert model.diagnostics_.overlap == de.propensities.overlap(np.concatenate([weights, np.ones(ROWS)]))
+    later = de.PolicyEvaluator(0.8, **small()).partial_fit(STATE, STATE, NEXT)
+    assert later.diagnostics_.overlap is None
+    later.partial_fit(STATE, STATE, NEXT, weights=weights)
+    assert later.diagnostics_.overlap == de.propensities.overlap(np.concatenate([np.ones(ROWS), weights]))
 
 
 @pytest.mark.parametrize("kind", [de.PolicyEvaluator, de.ActionValueEvaluator])

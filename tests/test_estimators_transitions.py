@@ -71,8 +71,50 @@ def test_hitting_times_of_a_known_process() -> None:
     rng = np.random.default_rng(2)
     state, following = rng.uniform(size=(2, ROWS))  # independent: h = 1 / P(s' > 0.5) = 2 everywhere
     model = de.HittingTimeRegressor(above, **small()).fit(state, following)
-    values, errors = model.predict([0.1, 0.4, 0.9], return_std=True)
+    values, errors = model.return_time([0.1, 0.4, 0.9], return_std=True)
     assert np.all(np.abs(values - 2) < np.maximum(3 * errors, 0.05))
+    found, stds = model.predict([0.1, 0.4, 0.9], return_std=True)
+    np.testing.assert_array_equal(found, [*values[:2], 0.0])
+    np.testing.assert_array_equal(stds, [*errors[:2], 0.0])
+    lower, upper = model.interval([0.1, 0.4, 0.9])
+    assert np.all((lower[:2] < 2) & (upper[:2] > 2))
+    assert lower[2] == upper[2] == 0
+
+
+@pytest.mark.parametrize("duration", [1.0, 0.02])
+def test_no_time_is_shorter_than_one_transition(duration: float) -> None:
+    """A slow walk to 0.4, from where on one step leads to the target: straight lines dive below that step."""
+    rng = np.random.default_rng(4)
+    state = rng.uniform(size=ROWS)
+    following = np.where(state > 0.4, 1.0, state + rng.uniform(0.0, 0.1, size=ROWS))
+    arrived = lambda states: states[:, 0] > 0.9  # noqa: E731
+    model = de.HittingTimeRegressor(arrived, primal="linear", dual="linear")
+    model.fit(state, following, None if duration == 1 else np.full(ROWS, duration))
+    near = np.linspace(0.0, 0.9, 50)
+    assert model._predicted(model.coding_.encode(near)).min() < duration
+    assert model.predict(near).min() == pytest.approx(duration)
+    lower, upper = model.interval(near)
+    assert lower.min() == pytest.approx(duration)
+    assert np.all(upper >= lower)
+
+
+def test_times_of_return_are_known_where_rows_start_in_the_target_only() -> None:
+    outside = STATE <= 0.5
+    model = de.HittingTimeRegressor(above, **small()).fit(STATE[outside], NEXT[outside])
+    assert model.predict([0.9]).tolist() == [0.0]
+    np.testing.assert_array_equal(model.return_time([0.1]), model.predict([0.1]))
+    with pytest.raises(de.InputError, match="no transition of the fit starts in the target"):
+        model.return_time([0.1, 0.9])
+    model.partial_fit(STATE, NEXT)
+    assert model.return_time([0.9])[0] >= 1
+
+
+def test_a_target_that_is_hardly_reached_is_warned_of() -> None:
+    few = [np.flatnonzero(NEXT > 0.5)[:3], np.flatnonzero(NEXT <= 0.5)]
+    rows = np.concatenate(few)
+    model = de.HittingTimeRegressor(above, **small()).fit(STATE[rows], NEXT[rows])
+    assert any("only 3 of" in each for each in model.diagnostics_.warnings)
+    assert not any("end in the target" in each for each in model.partial_fit(STATE, NEXT).diagnostics_.warnings)
 
 
 def test_hitting_times_of_labels() -> None:
@@ -82,9 +124,10 @@ def test_hitting_times_of_labels() -> None:
     following = np.where(state == "left", rng.choice(["middle", "right"], size=3000), "left")
     frame, after = pd.DataFrame({"place": state}), pd.DataFrame({"place": following})
     model = de.HittingTimeRegressor(["right"], primal="linear", dual="linear").fit(frame, after)
-    found = model.predict(pd.DataFrame({"place": ["left", "middle", "right"]}))
+    asked = pd.DataFrame({"place": ["left", "middle", "right"]})
     share = np.mean(following[state == "left"] == "right")  # about 1/2; the rest is linear algebra
-    np.testing.assert_allclose(found, [2 / share - 1, 2 / share, 2 / share], rtol=1e-6)
+    np.testing.assert_allclose(model.predict(asked), [2 / share - 1, 2 / share, 0], rtol=1e-6)
+    np.testing.assert_allclose(model.return_time(asked), [2 / share - 1, 2 / share, 2 / share], rtol=1e-6)
 
 
 def test_desirability_of_a_known_process() -> None:
@@ -222,7 +265,7 @@ def test_a_series_of_next_states_has_the_name_of_the_states_for_targets() -> Non
     far = lambda states: np.asarray(states).ravel() > 0.5  # noqa: E731
     states, following = pd.Series(STATE, name="place"), pd.Series(NEXT, name="next_place")
     model = de.HittingTimeRegressor(far, **small()).fit(states, following)
-    np.testing.assert_array_equal(model.predict(states[:5]), fitted("hitting").predict(STATE[:5]))
+    np.testing.assert_array_equal(model.predict(states), fitted("hitting").predict(STATE))
 
 
 @pytest.mark.parametrize("costs", [np.zeros(9), None, "free"])

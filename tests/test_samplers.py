@@ -186,6 +186,32 @@ def test_a_resampled_source_visits_rows_as_its_data_set_and_draws_anew_each_time
     assert source.pilot(KEY, 3)["z"].shape[0] == 3
 
 
+@pytest.mark.parametrize("kind", ["group", "noise"])
+def test_a_resampled_source_keeps_all_digits_in_double_precision(kind: str) -> None:
+    """The draws minus what they should be, which float32 matrices and scales would miss by tens."""
+    angle, x = 0.1, np.array([1.7e9, 0.3e9]) + np.arange(8.0)[:, None]
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    sampler, wanted = {
+        "group": (samplers.Group([turn]), x @ turn.T),
+        "noise": (samplers.AdditiveNoise([0.1, 1e-3]), x),
+    }[kind]
+    with jax.enable_x64(True):
+        source = samplers.resampled(sources.Dataset(x=x, y=x[:, 0]), sampler, draws=3)
+        whole = source.pilot(KEY, 8)
+        visited, _ = jax.jit(lambda plan: plan.batch(0))(source.plan(KEY, batch=8, steps=1))
+        order = np.argsort(np.asarray(visited["y"]))
+    for z in (np.asarray(whole["z"]), np.asarray(visited["z"])[order]):
+        assert z.dtype == np.float64
+        np.testing.assert_allclose(z, np.repeat(wanted[:, None], 3, axis=1), rtol=0, atol=0.5)
+
+
+def test_the_matrices_of_a_group_are_those_given_to_the_last_digit() -> None:
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    z = samplers.draws(KEY, samplers.Group([turn]), [[1 / 3, 0.1]], 2)
+    np.testing.assert_allclose(z[0, 0], turn @ [1 / 3, 0.1], rtol=1e-15)
+    assert samplers.Orbit(0, samplers.Group([turn]), 2)(np.zeros((3, 2))).dtype == np.float32
+
+
 def test_fresh_draws_at_every_visit_learn_what_one_draw_for_each_row_cannot() -> None:
     """Forty rows, z = x ± 1, y = E[max(z, 0) | x]: f is right on average where it has seen both draws of a row."""
     x = np.linspace(-2, 2, 40)

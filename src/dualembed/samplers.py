@@ -26,6 +26,15 @@ Draw = Callable[[jax.Array, jax.Array], jax.Array]
 TILE = 1024  # inputs whose draws are made at one time
 
 
+def _exact(value: Any) -> Any:
+    """A hyper-parameter as `checks.real` has it, but several numbers stay in NumPy with all their digits.
+
+    They take the precision of the inputs that they meet: draws are in float64 where closed forms are.
+    """
+    found = checks.real(value)
+    return found if isinstance(value, jax.Array) or np.ndim(found) == 0 else np.asarray(value, dtype=np.float64)
+
+
 class Sampler(eqx.Module):
     """A conditional distribution p(z | x) to draw from; what a draw does not do to x it leaves as it is."""
 
@@ -37,7 +46,7 @@ class Sampler(eqx.Module):
 class AdditiveNoise(Sampler):
     """z = x + scale ε, ε standard Gaussian; one scale for all coordinates or one for each."""
 
-    scale: float | jax.Array = eqx.field(converter=checks.real)
+    scale: float | jax.Array | np.ndarray = eqx.field(converter=_exact)
 
     def __check_init__(self) -> None:
         checks.not_negative("scale", self.scale)
@@ -50,7 +59,7 @@ class AdditiveNoise(Sampler):
         """x + scale ε."""
         if np.ndim(self.scale) == 1 and np.shape(self.scale) != x.shape:
             raise checks.InputError(f"scale has {np.shape(self.scale)[0]} values for inputs of shape {x.shape}")
-        return x + self.scale * jax.random.normal(key, x.shape, x.dtype)
+        return x + jnp.asarray(self.scale, x.dtype) * jax.random.normal(key, x.shape, x.dtype)
 
 
 class ImageShift(Sampler):
@@ -146,7 +155,7 @@ class AtomPermutation(Sampler):
 class Group(Sampler):
     """z = g x for an element g, each equally likely, of a finite group of matrices (G, d, d)."""
 
-    matrices: jax.Array = eqx.field(converter=checks.real)
+    matrices: jax.Array | np.ndarray = eqx.field(converter=_exact)
 
     def __check_init__(self) -> None:
         if checks.traced(self.matrices):
@@ -159,7 +168,7 @@ class Group(Sampler):
         """g x."""
         _check_size("an input of the group", x, self.matrices.shape[1], f"{self.matrices.shape[1]}")
         chosen = jax.random.randint(key, (), 0, self.matrices.shape[0])
-        return jnp.matmul(self.matrices[chosen].astype(x.dtype), x, precision="highest")
+        return jnp.matmul(jnp.asarray(self.matrices, x.dtype)[chosen], x, precision="highest")
 
 
 class Rotation2D(Sampler):
@@ -266,7 +275,8 @@ def resampled(dataset: Dataset, sampler: Draw, draws: int = 1) -> Resampled:
 class Resampled(LaidOut):
     """Rows of a finite data set, visited as those of a `Dataset`, with z ~ p(z | x) drawn anew at each visit.
 
-    The column z has shape (B, dz), or (B, M, dz) for M > 1 draws. Each visit brings new points and takes its own slot.
+    The column z has shape (B, dz), or (B, M, dz) for M > 1 draws, in the precision in force: float64 under
+    `jax.enable_x64(True)`. Each visit brings new points and takes its own slot.
     """
 
     dataset: Dataset

@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
 from dualembed.estimators.coding import Coding
-from dualembed.estimators.diagnostics import Diagnostics, first_stage_warnings
+from dualembed.estimators.diagnostics import Diagnostics
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.streams import Stream, diagnose
+from dualembed.estimators.tables import is_flat, names_of
 from dualembed.problems.base import Problem
 from dualembed.report import html_of
 from dualembed.selection import Step, consistency_test, held_out_once, honest_score
@@ -54,6 +55,7 @@ class Estimator(BaseEstimator):
     random_state: Any
     coding_: Coding
     function_: Any
+    n_features_in_: int
     witness_: Spread | None
 
     def _copy(self, *, afresh: bool) -> Self:
@@ -111,14 +113,9 @@ class Estimator(BaseEstimator):
                 "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
                 "loss, or de.solve with a sources.Stream for Embedding-SGD"
             )
-        before = self.diagnostics_
         learnt = self.stream_.learn(problem, self.function_, groups=groups)
         self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
         self.dual_ = dataclasses.replace(self.dual_, function=self.stream_.dual)
-        worries = first_stage_warnings(before.first_stage)
-        if before.overlap is not None and before.overlap.warning:
-            worries.append(before.overlap.warning)
-        self._note(worries, first_stage=before.first_stage, overlap=before.overlap)
 
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's diagram until there is a fit."""
@@ -149,15 +146,18 @@ class Estimator(BaseEstimator):
 
     def _remember(self, table: Any) -> None:
         """The number and the names of columns, as scikit-learn keeps them."""
-        table = _as_table(table)
-        flat = getattr(table, "ndim", 2) == 1 or (isinstance(table, list) and np.ndim(table[:1]) == 1)
-        validate_data(self, np.asarray(table)[:, None] if flat else table, skip_check_array=True)
+        validate_data(self, _as_table(table), skip_check_array=True)
 
     def _check_columns(self, table: Any) -> None:
         """Raise where a table has other columns than the fit had, in scikit-learn's words."""
         check_is_fitted(self, "function_")
-        if isinstance(table, np.ndarray) and table.ndim != 2:
+        if isinstance(table, np.ndarray) and table.ndim not in (1, 2):
             check_array(table)  # which refuses it
+        if is_flat(table) and self.n_features_in_ != 1:
+            raise checks.InputError(
+                f"X has shape ({len(table)},), but was fitted with {self.n_features_in_} columns; Reshape your data "
+                "to a table, with X.reshape(1, -1) where it is a single row"
+            )
         validate_data(self, _as_table(table), reset=False, skip_check_array=True)
 
     def _note(self, worries: Sequence[str], **found: Any) -> None:
@@ -219,10 +219,23 @@ class Estimator(BaseEstimator):
 
 
 def _as_table(table: Any) -> Any:
-    """A dictionary of columns as a table, which scikit-learn knows the names of; anything else as it is."""
+    """Dictionaries and what is one column as tables whose names scikit-learn knows; anything else as it is."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):
         return pa.table({name: np.asarray(column) for name, column in table.items()})
-    return table
+    if not is_flat(table):
+        return table
+    names = names_of(table)
+    # Of a series only its name is looked at, and not every object that it may hold fits into Arrow.
+    return np.asarray(table)[:, None] if names is None else pa.table({names[0]: pa.nulls(len(table))})
+
+
+def refuse_flat(table: Any) -> None:
+    """Raise where X is an array or a list of shape (n,), as scikit-learn asks of a fit to (X, y); a series will do."""
+    if is_flat(table) and not hasattr(table, "to_numpy"):
+        raise checks.InputError(
+            f"X has shape ({len(table)},), but must be a table with one sample a row; Reshape your data, with "
+            "X.reshape(-1, 1) where it is a single column"
+        )
 
 
 def _refitted(problem: Problem, *, recipe: Recipe, seed: int) -> Any:

@@ -112,14 +112,14 @@ class Coding:
                 found[column.name] = {column.levels[number] for number in numbers}
         return found
 
-    def encode(self, table: Any, *, flat: bool = True, renamed: bool = False) -> np.ndarray:
+    def encode(self, table: Any, *, renamed: bool = False) -> np.ndarray:
         """Coordinates (n, dimension) of a table with the same columns; by name, where there are names."""
-        columns = self.in_order(table, flat=flat, renamed=renamed)
+        columns = self.in_order(table, renamed=renamed)
         coded = [column.encode(values) for column, values in zip(self.columns, columns, strict=True)]
         joined = np.concatenate(coded, axis=1)
         return joined if joined.shape[1] else np.zeros((len(joined), 1))
 
-    def in_order(self, table: Any, *, flat: bool = True, renamed: bool = False) -> list[np.ndarray]:
+    def in_order(self, table: Any, *, renamed: bool = False) -> list[np.ndarray]:
         """The columns of a table as they are, in the coding's order.
 
         A table that may be `renamed`, such as next states, is taken in its own order where none of its names is known.
@@ -128,7 +128,7 @@ class Coding:
         by_place = names is None or not self.named or (renamed and not set(names) & set(self.names))
         places = [number for number, column in enumerate(self.columns) if column.levels]
         categories = places if by_place else [self.columns[number].name for number in places]
-        names, columns = columns_of(table, self.what, flat=flat, categories=categories)
+        names, columns = columns_of(table, self.what, categories=categories)
         return self._matched(None if by_place else names, columns)
 
     def renamed(self, table: Any) -> Any:
@@ -175,15 +175,12 @@ class Coding:
         return columns
 
 
-def coding_of(
-    what: str, *tables: Any, flat: bool = True, categorical: Sequence[Any] | None = None, delta: bool = False
-) -> Coding:
+def coding_of(what: str, *tables: Any, categorical: Sequence[Any] | None = None, delta: bool = False) -> Coding:
     """The coding of tables with the same columns, such as states and next states, by all of their rows.
 
-    `categorical` names (or numbers) columns of numbers that are categories; `delta` says that all are. Without
-    `flat` an array of one dimension is refused, as scikit-learn does.
+    `categorical` names (or numbers) columns of numbers that are categories; `delta` says that all are.
     """
-    shown, named = headings(tables[0], what, flat=flat), names_of(tables[0]) is not None
+    shown, named = headings(tables[0], what), names_of(tables[0]) is not None
     places = _places(categorical, shown, what)
 
     def aligned(table: Any) -> list[np.ndarray]:
@@ -191,7 +188,7 @@ def coding_of(
         own = names_of(table) or []
         alike = named and set(own) == set(shown)
         wanted = [shown[place] for place in places] if alike else places
-        _, columns = columns_of(table, what, flat=flat, categories=wanted, delta=delta)
+        _, columns = columns_of(table, what, categories=wanted, delta=delta)
         if len(columns) != len(shown):
             raise checks.InputError(f"{what} must have {len(shown)} columns everywhere, but some have {len(columns)}")
         return [columns[own.index(name)] for name in shown] if alike else columns

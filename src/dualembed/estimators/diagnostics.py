@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dualembed.solvers.uncertainty import Spread
 from dualembed.spaces.base import FeatureMap
 
 WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
+LOOKED_AT = 4096  # rows of the first stage
 FEW = 10  # effective rows for each degree of freedom
 
 
@@ -33,8 +34,9 @@ class Diagnostics:
     `held_out` is the honest error on rows left out (None for few rows or groups); `singular_values` (descending) are
     those of f -> E[moment(f) | context] between the fitted features, 1 where the context says all, near 0 where it says
     nothing; `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage`
-    the share of each endogenous column's variance that the instruments predict on rows left out; `overlap` that of
-    importance weights. `warnings` say in plain words what to worry about.
+    the share of each endogenous column's variance that the instruments predict on rows left out, `first_stage_rows` how
+    many rows were looked at for it (of rows that arrive in parts, those of the largest part; at most 4,096); `overlap`
+    that of importance weights. `warnings` say in plain words what to worry about.
     """
 
     rows: int
@@ -45,6 +47,7 @@ class Diagnostics:
     first_stage: tuple[tuple[str, float], ...] = ()
     overlap: Any = None
     warnings: tuple[str, ...] = ()
+    first_stage_rows: int = 0
 
     def __str__(self) -> str:
         lines = [f"rows: {self.rows:,}"]
@@ -60,7 +63,10 @@ class Diagnostics:
         if self.singular_values is not None:
             shown = ", ".join(f"{value:.2g}" for value in self.singular_values[:8])
             lines.append(f"singular values: {shown}, ...")
-        lines += [f"instruments predict {share:.0%} of the variance of {name}" for name, share in self.first_stage]
+        seen = f" (on {self.first_stage_rows:,} rows)" if 0 < self.first_stage_rows < self.rows else ""
+        lines += [
+            f"instruments predict {share:.0%} of the variance of {name}{seen}" for name, share in self.first_stage
+        ]
         if self.overlap is not None:
             lines.append(f"overlap: {self.overlap}")
         lines += [f"warning: {each}" for each in self.warnings]
@@ -85,10 +91,15 @@ def strength(statistics: Statistics, *, primal_penalty: float, dual_penalty: flo
     return np.sqrt(np.clip(squares, 0.0, 1.0)), freedom
 
 
-def first_stage(
-    problem: Problem, names: list[str], instruments: int, *, groups: Any, seed: int
-) -> tuple[tuple[str, float], ...]:
-    """(column, share of its variance that the instruments predict on rows left out) for every endogenous column.
+class FirstStage(NamedTuple):
+    """(column, share of its variance that the instruments predict) for each, and how many rows were looked at."""
+
+    shares: tuple[tuple[str, float], ...] = ()
+    rows: int = 0
+
+
+def first_stage(problem: Problem, names: list[str], instruments: int, *, groups: Any, seed: int) -> FirstStage:
+    """How much of every endogenous column's variance the instruments predict on rows left out; nothing for few groups.
 
     The instruments are the context's first columns. Where controls follow, it is the share of what they leave.
     """
@@ -98,7 +109,7 @@ def first_stage(
     rows = len(terms.target)
     labels = np.arange(rows) if groups is None else np.unique(np.asarray(groups)[:rows], return_inverse=True)[1]
     if labels.max() + 1 < 2 * folds:
-        return ()  # a group on both sides of a regression would tell what is not the instruments' doing
+        return FirstStage()  # a group on both sides of a regression would tell what is not the instruments' doing
     blocks = (rng.permutation(labels.max() + 1) % (2 * folds))[labels]
     uses = (np.arange(2 * folds) // 2 != np.arange(folds)[:, None])[None]
 
@@ -113,7 +124,7 @@ def first_stage(
         values, context = np.asarray(terms.points)[:, 0, column], np.asarray(terms.context)
         share = 1 - left(values, context) / max(left(values, context[:, instruments:]), np.finfo(float).tiny)
         found.append((name, float(max(share, 0.0))))
-    return tuple(found)
+    return FirstStage(tuple(found), rows)
 
 
 def first_stage_warnings(shares: tuple[tuple[str, float], ...]) -> list[str]:
@@ -170,7 +181,7 @@ def _never_seen(what: str, name: str, before: set[Any], after: set[Any]) -> list
 
 def _some(problem: Problem) -> Any:
     source: Any = problem.source
-    return {name: column[:4096] for name, column in source.table.items()}
+    return {name: column[:LOOKED_AT] for name, column in source.table.items()}
 
 
 def few_rows(rows: int, freedom: float) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 from dualembed import checks, solvers, spaces
@@ -12,26 +13,23 @@ from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
 from dualembed.selection import Step, auto, evident_penalty
-from dualembed.selection.instruments import Instruments
 from dualembed.selection.products import products
 from dualembed.solvers import solve
 from dualembed.solvers.base import Solver
-from dualembed.solvers.closed_form import feature_maps
+from dualembed.solvers.closed_form import feature_maps, number
 from dualembed.solvers.statistics import features_at, gather, on_host, total
 from dualembed.solvers.uncertainty import Uncertainty, standard_errors
 from dualembed.sources import Dataset
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.linear import LinearFunction, LinearSpace
-from dualembed.spaces.nystrom import whitened
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
 FOLDS = 5
 DUAL_SHARE = 1e-4  # penalty of a given dual space, as a share of its features' largest variance
 PASSES, BATCH, FEWEST_STEPS = 20, 50, 4000  # of Embedding-SGD
-CAUTION = 0.2, 0.5  # its first steps, primal and dual, as shares of what the features' second moments allow
-LANDMARKS = 200  # of its dual
+PILOT = 10_000  # rows that its coordinates are whitened by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +87,9 @@ def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> F
         steps = (*steps, *more)
     solver = _solver(recipe, saddle, folds=folds, groups=groups)
     if solver is None:
-        saddle, solver = _stochastic(saddle)
+        solver = _stochastic(saddle)
+        run = _precisely if _has_features(saddle) else solve
+        return Fit(run(seed, saddle, solver), saddle, None, steps, None)
     result = solve(seed, saddle, solver)
     if not isinstance(solver, solvers.ClosedForm):
         return Fit(result, saddle, None, steps, None)
@@ -104,8 +104,9 @@ def _space(space: Any) -> Any:
 def _replaced(saddle: Saddle, recipe: Recipe) -> Saddle:
     """The chosen saddle with the spaces that were given."""
     primal = saddle.primal if recipe.primal == "auto" else _space(recipe.primal)
-    dual = saddle.dual if recipe.dual == "auto" else _space(recipe.dual)
-    return dataclasses.replace(saddle, primal=primal, dual=dual)
+    if recipe.dual == "auto":
+        return dataclasses.replace(saddle, primal=primal)
+    return dataclasses.replace(saddle, primal=primal, dual=_space(recipe.dual), dual_penalty=None)
 
 
 def _penalised(
@@ -121,8 +122,9 @@ def _penalised(
     primal, dual = feature_maps(checks.as_key(seed), saddle)
     parts = gather(saddle.problem, primal, dual, folds=FOLDS, groups=groups)
     whole = total(parts)
-    largest = float(np.linalg.eigvalsh(whole.dual / whole.count)[-1])
-    dual_penalty = 0.0 if recipe.dual == "linear" else DUAL_SHARE * largest
+    dual_penalty = number(saddle.dual_penalty)  # of a dual that was chosen
+    if isinstance(recipe.dual, spaces.FunctionSpace):
+        dual_penalty = DUAL_SHARE * float(np.linalg.eigvalsh(whole.dual / whole.count)[-1])
     penalty = evident_penalty([whole], dual_penalty)
     parts, products_step = products(parts, penalty, dual_penalty)
     step = Step("penalty of f", f"{penalty:.3g}, by moment evidence", {"penalty of the dual": dual_penalty})
@@ -145,34 +147,26 @@ def _solver(recipe: Recipe, saddle: Saddle, *, folds: int, groups: Any) -> Solve
     return None
 
 
-def _stochastic(saddle: Saddle) -> tuple[Saddle, Solver]:
-    """Embedding-SGD with steps that the features' second moments allow, and the saddle that it is for.
-
-    Instruments that are orthonormal on the data are huge at outlying contexts, which single samples do not forgive: the
-    dual is then the span of their landmarks with the RKHS's own norm.
-    """
-    chosen = getattr(saddle.dual, "function", None)
-    if isinstance(chosen, Instruments):
-        space = Basis(whitened(chosen.kernel, np.asarray(chosen.landmarks)[:LANDMARKS]))
-        saddle = dataclasses.replace(saddle, dual=space, dual_penalty=1e-6)
+def _stochastic(saddle: Saddle) -> Solver:
+    """Embedding-SGD, in whitened coordinates where both spaces have features: there steps of 1 suit any of them."""
     source = saddle.problem.source
     rows = source.rows if isinstance(source, Dataset) else BATCH
     batch = min(BATCH, rows)
     steps = max(FEWEST_STEPS, PASSES * rows // batch)
     offset = 0.25 * float(np.sqrt(steps))
-    if not all(isinstance(space, LinearSpace) for space in (saddle.primal, saddle.dual)):
-        return saddle, solvers.EmbeddingSGD(steps, batch, OffsetSqrt(offset, offset))
-    (found,) = gather(saddle.problem, *feature_maps(checks.as_key(0), saddle))
-    primal, dual = (
-        OffsetSqrt(share * offset / _curvature(moments / found.count, batch), offset)
-        for share, moments in zip(CAUTION, (found.primal, found.dual), strict=True)
-    )
-    return saddle, solvers.EmbeddingSGD(steps, batch, primal, dual)
+    preconditioner = solvers.Preconditioner(PILOT) if _has_features(saddle) else None
+    return solvers.EmbeddingSGD(steps, batch, OffsetSqrt(offset, offset), preconditioner=preconditioner)
 
 
-def _curvature(moments: np.ndarray, batch: int) -> float:
-    """The largest eigenvalue that the second moments of a batch's features have, about."""
-    return max(float(np.linalg.eigvalsh(moments)[-1] + np.trace(moments) / batch), np.finfo(float).tiny)
+def _has_features(saddle: Saddle) -> bool:
+    return all(isinstance(space, LinearSpace) for space in (saddle.primal, saddle.dual))
+
+
+def _precisely(seed: int, saddle: Saddle, solver: Solver) -> Any:
+    """The result of a run in float64: features on landmarks are sums of large numbers that cancel."""
+    with jax.enable_x64(True):
+        result = solve(seed, saddle, solver)
+        return dataclasses.replace(result, primal=on_host(result.primal), dual=on_host(result.dual))
 
 
 def values(function: Function, points: np.ndarray) -> np.ndarray:

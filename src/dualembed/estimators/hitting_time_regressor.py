@@ -8,19 +8,23 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.estimators.rows import vector
+from dualembed.estimators.tables import is_flat
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.problems import HittingTime, arrivals
 from dualembed.selection import Consistency
 from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
+FEW_ARRIVALS = 10  # transitions into the target, below which times are little more than a guess
+
 
 class HittingTimeRegressor(TransitionEstimator):
     """h(s), the mean number of steps from s until the target is reached, from transitions (s, s').
 
     `target` is a condition, any function of states as they are given to `fit` to yes or no (n,), or the target states
-    themselves, points or labels. A step that ends in the target counts, so that h is at least 1, and inside the target
-    it is the mean time of return. No path need reach the target from everywhere, but some transitions must enter it.
+    themselves, points or labels. Inside the target h is 0; from elsewhere a step that ends in the target counts, so
+    that h is at least 1. `return_time` is the time until the target is entered from inside, too. No path need reach the
+    target from everywhere, but some transitions must enter it.
 
     >>> rng = np.random.default_rng(0)
     >>> state = rng.uniform(size=2000)  # the next state is uniform whatever the state: h = 1 / P(s' > 0.5)
@@ -28,7 +32,13 @@ class HittingTimeRegressor(TransitionEstimator):
     >>> model = model.fit(state, rng.uniform(size=2000))
     >>> bool(np.abs(model.predict([0.2, 0.4]) - 2).max() < 0.2)
     True
+    >>> model.predict([0.9]).tolist(), bool(abs(model.return_time([0.9])[0] - 2) < 0.2)
+    ([0.0], True)
     """
+
+    shortest_: float = 0.0  # the least that a transition takes
+    arrivals_: int = 0  # transitions that end in the target
+    departures_: int = 0  # transitions that start in it
 
     def __init__(
         self,
@@ -61,15 +71,32 @@ class HittingTimeRegressor(TransitionEstimator):
         return self._partial_fit(Transitions(states, next_states, episodes, durations=durations))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
-        """h(s), shape (n,); with `return_std` also its standard errors (n,)."""
-        return self._predicted(self._coding().encode(states), return_std=return_std)
+        """h(s), shape (n,), 0 inside the target; with `return_std` also its standard errors (n,)."""
+        outside = self._outside(states)
+        found, std = self._times(states, return_std=return_std)
+        return (outside * found, outside * std) if return_std else outside * found
+
+    def return_time(self, states: Any, return_std: bool = False) -> Any:
+        """The mean time until the target is next entered, (n,): h outside the target, and the time of return inside."""
+        if not self.departures_ and not self._outside(states).all():
+            raise checks.InputError(
+                "no transition of the fit starts in the target, so that nothing is known of the time of return to it; "
+                "give some that do, or ask about states outside"
+            )
+        found, std = self._times(states, return_std=return_std)
+        return (found, std) if return_std else found
 
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of h at each state, each covering it by itself with that probability."""
-        return self._interval(self._coding().encode(states), level)
+        outside = self._outside(states)
+        lower, upper = self._interval(self.coding_.encode(states), level)
+        return outside * np.maximum(lower, self.shortest_), outside * np.maximum(upper, self.shortest_)
 
     def equation_error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
-        """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise."""
+        """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise.
+
+        From inside the target h(s) is there the time of return, of which the same equation holds.
+        """
         return self._error(Transitions(states, next_states, episodes, durations=durations))
 
     def score(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> float:
@@ -86,7 +113,8 @@ class HittingTimeRegressor(TransitionEstimator):
     ) -> Consistency:
         """Whether h, or any `function` of states, is consistent with these transitions: a p-value.
 
-        The function must not have been fitted to them. This needs no fit where a function is given.
+        The function must not have been fitted to them. This needs no fit where a function is given. From inside the
+        target it is to be the time of return: leave out transitions that start there where it is 0.
         """
         return self._consistency(Transitions(states, next_states, episodes, durations=durations), function)
 
@@ -94,18 +122,53 @@ class HittingTimeRegressor(TransitionEstimator):
         """E[h(s) - 1 - h(s') (s' outside) | s] as the data show it: where the equation still fails."""
         return self._witnessed(self._coding().encode(states), return_std=return_std)
 
+    def _begin(self, data: Transitions) -> Any:
+        problem = super()._begin(data)
+        self._count(data, problem.source.table)
+        return problem
+
+    def _go_on(self, data: Transitions) -> Any:
+        problem = super()._go_on(data)
+        self._count(data, problem.source.table)
+        return problem
+
+    def _count(self, data: Transitions, table: dict[str, np.ndarray]) -> None:
+        """Add what the transitions say of the target to what is known of it, and worry where that is little."""
+        shortest = float(np.min(table.get("duration", 1.0)))
+        self.shortest_ = min(self.shortest_, shortest) if self.arrivals_ else shortest
+        self.arrivals_ += int(table["arrived"].sum())
+        self.departures_ += int(self._inside(data.states).sum())
+        if self.arrivals_ < FEW_ARRIVALS:
+            self._note(
+                [
+                    f"only {self.arrivals_} of {self.diagnostics_.rows} transitions end in the target, on which all "
+                    "times rest; gather more that do, or widen the target"
+                ]
+            )
+
+    def _outside(self, states: Any) -> np.ndarray:
+        """1 for each state outside the target and 0 for those inside, (n,)."""
+        self._coding()
+        return 1.0 - self._inside(states)
+
+    def _times(self, states: Any, *, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The solution of the equation, never below what the shortest transition takes, and its standard errors."""
+        points = self._coding().encode(states)
+        found = np.maximum(self._predicted(points), self.shortest_)
+        return found, self._std(points) if return_std else np.zeros(len(found))
+
     def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> HittingTime:
-        columns["arrived"] = self._arrived(data.next_states)
+        columns["arrived"] = self._inside(data.next_states)
         if data.durations is not None:
             columns["duration"] = vector("durations", data.durations, len(columns["state"]))
         return HittingTime(Dataset(**columns))
 
-    def _arrived(self, next_states: Any) -> np.ndarray:
-        columns = self.coding_.in_order(next_states, renamed=True)
+    def _inside(self, states: Any) -> np.ndarray:
+        """1 for each state in the target and 0 for others, (n,)."""
+        columns = self.coding_.in_order(states, renamed=True)
         if callable(self.target):
-            known = self.coding_.renamed(next_states)
-            flat = isinstance(known, list) or getattr(known, "ndim", 2) == 1
-            inside = np.asarray(self.target(np.asarray(known)[:, None] if flat else known))
+            known = self.coding_.renamed(states)
+            inside = np.asarray(self.target(np.asarray(known)[:, None] if is_flat(known) else known))
             if inside.shape != (len(columns[0]),):
                 raise checks.InputError(
                     f"the target must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"

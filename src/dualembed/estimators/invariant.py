@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
-from dualembed.estimators.base import Estimator
+from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import coding_of
 from dualembed.estimators.fitting import values
 from dualembed.estimators.rows import lacking, places, target
@@ -73,8 +73,8 @@ class Invariant(Estimator):
 
     def _numbers(self, X: Any) -> np.ndarray:
         """X as an array of numbers: what samplers vary."""
-        _, columns = columns_of(X, "X", flat=False)
-        for name, column in zip(headings(X, "X", flat=False), columns, strict=True):
+        _, columns = columns_of(X, "X")
+        for name, column in zip(headings(X, "X"), columns, strict=True):
             if column.dtype.kind != "f":
                 raise checks.InputError(f"column {name} is no number, and samplers vary numbers; encode or drop it")
         return np.stack(columns, axis=1)
@@ -114,6 +114,7 @@ class InvariantRegressor(RegressorMixin, Invariant):
 
     def fit(self, X: Any, y: Any) -> InvariantRegressor:
         """Learn f from X (n, d) and y (n,), with `draws` variations of every row."""
+        refuse_flat(X)
         with self._draft() as draft:
             draft._remember(X)
             if y is None:
@@ -178,6 +179,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
 
     def fit(self, X: Any, y: Any) -> InvariantClassifier:
         """Learn f from X (n, d) and two classes y (n,), with `draws` variations of every row."""
+        refuse_flat(X)
         with self._draft() as draft:
             draft._remember(X)
             if y is None:

@@ -11,9 +11,9 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.estimators.base import Estimator
+from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
-from dualembed.estimators.diagnostics import TrustWarning, first_stage, first_stage_warnings
+from dualembed.estimators.diagnostics import FirstStage, TrustWarning, first_stage, first_stage_warnings
 from dualembed.estimators.rows import labels_of, target
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
@@ -56,6 +56,7 @@ class IVRegressor(RegressorMixin, Estimator):
     def fit(self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
         """Learn f(X, controls) from X (n, d), y (n,), instruments and controls (n,) or (n, k), one sample a row.
 
+        X may be (n,) where it is one column; without instruments or controls, by scikit-learn's rule, a series only.
         Instruments move X and touch y through X only; controls are exogenous columns that y depends on too. `groups`
         (n,) label rows that depend on each other, by which standard errors are clustered.
         """
@@ -75,7 +76,7 @@ class IVRegressor(RegressorMixin, Estimator):
         return self
 
     def predict(self, X: Any, controls: Any = None, return_std: bool = False) -> Any:
-        """f(X, controls), shape (n,); with `return_std` also its standard errors (n,)."""
+        """f(X, controls), shape (n,), for X (n, d), or (n,) if d = 1; `return_std` adds standard errors (n,)."""
         return self._predicted(self._points(X, controls), return_std=return_std)
 
     def interval(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -152,6 +153,8 @@ class IVRegressor(RegressorMixin, Estimator):
         return self._witnessed(contexts, return_std=return_std)
 
     def _begin(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
+        if instruments is None and controls is None:
+            refuse_flat(X)  # as scikit-learn wants it of what is fitted to (X, y) alone
         self._remember(X)
         if y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
@@ -159,20 +162,30 @@ class IVRegressor(RegressorMixin, Estimator):
         problem = self._problem(X, y, instruments, controls)
         labels = labels_of("groups", groups, problem.source.rows)
         self._learn(problem, groups=labels)
-        if self.instruments_ is not None:
-            width = self.instruments_.dimension
-            shares = first_stage(problem, _coordinates(self.coding_), width, groups=labels, seed=self._seed())
-            worries = first_stage_warnings(shares)
-            self._note(worries, first_stage=shares)
-            for worry in worries:
-                warnings.warn(worry, TrustWarning, stacklevel=3)
+        self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
 
     def _go_on(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
         self._check_columns(X)
         problem = self._problem(X, y, instruments, controls)
-        self._learn_more(problem, groups=labels_of("groups", groups, problem.source.rows))
+        labels, before = labels_of("groups", groups, problem.source.rows), self.diagnostics_
+        self._learn_more(problem, groups=labels)
+        self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
+
+    def _judge_instruments(self, problem: Any, groups: Any, before: FirstStage) -> None:
+        """Note how well the instruments predict X: on these rows, unless more were looked at before."""
+        if self.instruments_ is None:
+            return
+        stage = before
+        if problem.source.rows > before.rows:
+            names, width = _coordinates(self.coding_), self.instruments_.dimension
+            found = first_stage(problem, names, width, groups=groups, seed=self._seed())
+            stage = found if found.shares else before
+        worries = first_stage_warnings(stage.shares)
+        self._note(worries, first_stage=stage.shares, first_stage_rows=stage.rows)
+        for worry in worries if stage is not before else ():
+            warnings.warn(worry, TrustWarning, stacklevel=4)
 
     def _code(self, X: Any, instruments: Any, controls: Any) -> None:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
@@ -185,7 +198,7 @@ class IVRegressor(RegressorMixin, Estimator):
             return coding_of(what, table, categorical=[name for name in headings(table, what) if name in named])
 
         self.controls_, self.instruments_ = coded("controls", controls), coded("instruments", instruments)
-        own, beside = headings(X, "X", flat=False), [] if self.controls_ is None else self.controls_.names
+        own, beside = headings(X, "X"), [] if self.controls_ is None else self.controls_.names
         shared = [name for name in own if name in beside]
         if shared:
             raise checks.InputError(
@@ -194,7 +207,7 @@ class IVRegressor(RegressorMixin, Estimator):
         elsewhere = {*beside, *([] if self.instruments_ is None else self.instruments_.names)}
         if named:
             asked = [each for each in asked if each in own or each not in elsewhere]
-        self.coding_ = coding_of("X", X, flat=False, categorical=asked)
+        self.coding_ = coding_of("X", X, categorical=asked)
 
     def _decoded(self, points: np.ndarray) -> tuple[Any]:
         """X with the controls beside it at coded points: an array, or a dictionary where there are categories."""
@@ -215,10 +228,10 @@ class IVRegressor(RegressorMixin, Estimator):
 
     def _points(self, X: Any, controls: Any) -> np.ndarray:
         self._check_columns(X)
-        return _beside(self._coding().encode(X, flat=False), self.controls_, controls)
+        return _beside(self._coding().encode(X), self.controls_, controls)
 
     def _problem(self, X: Any, y: Any, instruments: Any, controls: Any) -> Any:
-        x = self.coding_.encode(X, flat=False)
+        x = self.coding_.encode(X)
         if (instruments is None) != (self.instruments_ is None):
             raise checks.InputError("instruments must be given here as in the fit: in both or in neither")
         z = x if self.instruments_ is None else self.instruments_.encode(instruments)

@@ -32,6 +32,7 @@ class PolicyEvaluator(TransitionEstimator):
     """
 
     starts_: Any
+    weights_: Any = None
 
     def __init__(
         self,
@@ -156,16 +157,25 @@ class PolicyEvaluator(TransitionEstimator):
     def _begin(self, data: Transitions) -> Any:
         problem = super()._begin(data)
         self.starts_ = None if data.episodes is None else problem.source.table["state"][starts(data.episodes)]
-        if data.weights is not None:
-            overlap = overlap_of(problem.source.table["weight"])
-            self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
+        self._weigh(problem, np.zeros(0))
         return problem
 
     def _go_on(self, data: Transitions) -> Any:
+        before = self.diagnostics_
         problem = super()._go_on(data)
+        self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
         if self.starts_ is not None and data.episodes is not None:
             self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(data.episodes)]])
         return problem
+
+    def _weigh(self, problem: Any, earlier: np.ndarray) -> None:
+        """Keep the importance weights, 1 for rows without, and note how many rows all those so far are worth."""
+        given = problem.source.table.get("weight")
+        if given is None and self.weights_ is None:
+            return
+        self.weights_ = np.concatenate([earlier, np.ones(problem.source.rows) if given is None else given])
+        overlap = overlap_of(self.weights_)
+        self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
 
     def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> PolicyEvaluation:
         rows = len(columns["state"])

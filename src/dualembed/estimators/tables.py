@@ -15,14 +15,14 @@ from dualembed.estimators.rows import lacking, places
 
 
 def columns_of(
-    table: Any, what: str, *, flat: bool = True, categories: Any = (), delta: bool = False
+    table: Any, what: str, *, categories: Any = (), delta: bool = False
 ) -> tuple[list[str] | None, list[np.ndarray]]:
     """(names, columns) of anything table-like: floats for numbers, objects for categories; names None for arrays.
 
     `categories` are names and places of columns that are categories whatever they hold; `delta` says that all are.
     """
     names, columns = named_columns(table)
-    columns = columns or list(_array(table, what, flat=flat).T)
+    columns = columns or list(_array(table, what).T)
     wanted = {*categories}
     found = []
     for number, (label, column) in enumerate(zip(names or unnamed(what, len(columns)), columns, strict=True)):
@@ -33,10 +33,10 @@ def columns_of(
     return names, found
 
 
-def headings(table: Any, what: str, *, flat: bool = True) -> list[str]:
+def headings(table: Any, what: str) -> list[str]:
     """What the columns are called: their names, or those that columns without names have."""
     names, columns = named_columns(table)
-    return names or unnamed(what, len(columns) or _array(table, what, flat=flat).shape[1])
+    return names or unnamed(what, len(columns) or _array(table, what).shape[1])
 
 
 def names_of(table: Any) -> list[str] | None:
@@ -76,6 +76,11 @@ def named_columns(table: Any) -> tuple[list[str] | None, list[Any]]:
     return None, []
 
 
+def is_flat(table: Any) -> bool:
+    """Whether a table is one column without a second axis: an array or a series of shape (n,), or a list of values."""
+    return len(getattr(table, "shape", ())) == 1 or (isinstance(table, list) and np.ndim(table[:1]) == 1)
+
+
 def kind_of(values: np.ndarray) -> str:
     """ "numbers", "text", or "both"."""
     if values.dtype.kind == "f":
@@ -96,10 +101,10 @@ def _checked(names: list[str]) -> list[str]:
     return names
 
 
-def _array(table: Any, what: str, *, flat: bool) -> np.ndarray:
+def _array(table: Any, what: str) -> np.ndarray:
     if not hasattr(table, "toarray"):  # a sparse matrix is left to be refused
         table = np.asarray(table)
-        table = table[:, None] if flat and table.ndim == 1 else table
+        table = table[:, None] if table.ndim == 1 else table
         if table.ndim == 2 and _has_text(table):  # of columns that are looked at one by one
             return table.astype(object)
         table = np.where(lacking(table), np.nan, table) if table.dtype.kind == "O" else table
