@@ -19,6 +19,7 @@ from dualembed import checks
 from dualembed.losses import Loss
 from dualembed.problems.base import Problem, Terms
 from dualembed.selection.regression import cross_fit
+from dualembed.solvers.statistics import terms_of
 from dualembed.sources import Dataset, Sample
 
 
@@ -106,7 +107,7 @@ def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
         sample = problem.source.table
     checks.instance("sample", sample, dict, "give a dictionary of columns")
     with jax.enable_x64(True):
-        terms = problem.terms({name: checks.array(name, column) for name, column in sample.items()})
+        terms = terms_of(problem, {name: np.asarray(checks.array(name, column)) for name, column in sample.items()})
         checks.instance("the value of problem.terms(sample)", terms, Terms)
         terms.check()
         for name in ("points", "weights", "offset", "context", "target"):

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import blas
 
@@ -17,6 +16,7 @@ from dualembed.sources import Dataset, Sample
 from dualembed.spaces.base import FeatureMap
 
 TILE = 4096  # rows held as features at one time: 8 TILE (m + r) bytes
+FEWEST = 64  # rows, to which fewer are padded before terms are made of them
 BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feature map uses on the way stays in cache
 
 
@@ -132,9 +132,28 @@ def double_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Any
         sample = problem.source.table
     rows = len(next(iter(sample.values())))
     for start in range(0, rows, TILE):
+        tile = {name: np.asarray(column[start : start + TILE], dtype=np.float64) for name, column in sample.items()}
         with jax.enable_x64(True):
-            tile = {name: jnp.asarray(column[start : start + TILE], dtype=float) for name, column in sample.items()}
-            yield jax.tree.map(np.asarray, problem.terms(tile))
+            yield terms_of(problem, tile)
+
+
+def terms_of(problem: Problem, sample: Sample) -> Any:
+    """The terms of float64 NumPy columns, as NumPy arrays; to be called under `jax.enable_x64(True)`.
+
+    The rows are padded with copies of the first to 2^k or 3 · 2^k of them: for every new number of rows JAX would
+    compile each operation of the terms again, and it never gives compiled code back.
+    """
+    rows = len(next(iter(sample.values())))
+    power = max(FEWEST, 1 << (rows - 1).bit_length())
+    size = 3 * power // 4 if power > FEWEST and rows <= 3 * power // 4 else power
+    more = np.zeros(size - rows, dtype=int)
+    padded = {name: jax.device_put(np.concatenate([column, column[more]])) for name, column in sample.items()}
+
+    def own(leaf: Any) -> np.ndarray:
+        found = np.asarray(leaf)
+        return found[:rows] if found.shape[:1] == (size,) else found  # other shapes are for others to refuse
+
+    return jax.tree.map(own, problem.terms(padded))
 
 
 def on_host(features: Any) -> Any:
