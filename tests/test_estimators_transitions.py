@@ -139,6 +139,17 @@ def test_desirability_of_a_known_process() -> None:
     np.testing.assert_allclose(model.cost_to_go([0.2]), -np.log(model.predict([0.2])))
 
 
+def test_later_parts_need_not_reach_the_target_but_the_first_must() -> None:
+    arrives = NEXT > 0.5
+    with pytest.raises(de.InputError, match="target"):
+        de.HittingTimeRegressor(above, **small()).partial_fit(STATE[~arrives], NEXT[~arrives])
+    model = de.HittingTimeRegressor(above, **small()).fit(STATE, NEXT)
+    before = model.predict(STATE).mean()
+    model.partial_fit(STATE[~arrives], NEXT[~arrives])
+    assert model.predict(STATE).mean() > before  # there is more that does not arrive
+    assert model.equation_error(STATE[~arrives], NEXT[~arrives]).value > 0
+
+
 def test_importance_weights_come_with_their_overlap() -> None:
     weights = np.where(RNG.uniform(size=ROWS) < 0.01, 100.0, 1e-3)
     model = de.PolicyEvaluator(0.8, **small()).fit(STATE, STATE, NEXT, weights=weights)

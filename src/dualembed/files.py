@@ -81,7 +81,7 @@ def _flush(path: Path) -> None:
 
 
 def _refuse(path: Path, error: OSError) -> NoReturn:
-    # Imported here: checks brings JAX, which the command line must not wait for.
+    # Imported here: checks brings NumPy, which --help and --version need not wait for.
     from dualembed.checks import InputError
 
     reason = (error.strerror or str(error)).lower()

@@ -8,11 +8,13 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
+from dualembed.estimators.diagnostics import seldom_done
 from dualembed.estimators.rows import starts, vector
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.policies import TOLERANCE
 from dualembed.problems import ActionValue
 from dualembed.selection import Consistency
+from dualembed.solvers.statistics import features_at
 from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
@@ -162,6 +164,8 @@ class ActionValueEvaluator(TransitionEstimator):
     def _begin(self, data: Transitions) -> Any:
         problem = super()._begin(data)
         self.starts_ = self._starts(data, problem)
+        if self.starts_ is not None and self.stream_ is not None:
+            self._note(seldom_done(self.stream_.influence(problem, self.function_, self._mean_features(*self.starts_))))
         return problem
 
     def _go_on(self, data: Transitions) -> Any:
@@ -179,6 +183,11 @@ class ActionValueEvaluator(TransitionEstimator):
         rows = starts(data.episodes)
         actions, shares = self._policy_actions(data.states)
         return _pairs(problem.source.table["state"][rows], actions[rows]), shares[rows]  # type: ignore[attr-defined]
+
+    def _mean_features(self, pairs: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """The mean over (n, J, d) pairs, J of which have shares (n, J), of the features of Q."""
+        features = features_at(self.function_.features, pairs.reshape(-1, pairs.shape[2]))
+        return np.asarray(shares.ravel() @ features / len(pairs))
 
     def _code(self, data: Transitions) -> None:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""

@@ -11,6 +11,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.estimators.coding import Coding
 from dualembed.problems.base import Problem
+from dualembed.propensities import LEAST_SHARE
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit
 from dualembed.solvers.closed_form import normal_equations, pseudo_inverse
@@ -182,6 +183,18 @@ def _never_seen(what: str, name: str, before: set[Any], after: set[Any]) -> list
 def _some(problem: Problem) -> Any:
     source: Any = problem.source
     return {name: column[:LOOKED_AT] for name, column in source.table.items()}
+
+
+def seldom_done(weights: np.ndarray) -> list[str]:
+    """What it means that the value of a policy rests on few of the rows, by their weights (n,) in it."""
+    size = float(weights.sum() ** 2 / max(weights @ weights, np.finfo(float).tiny))  # some may be below zero
+    if size >= LEAST_SHARE * len(weights):
+        return []
+    return [
+        f"the policy's value from the starts of episodes rests on {size:.0f} effective rows of "
+        f"{len(weights)}: the policy seldom does what was logged, and standard errors do not know what lies beyond the "
+        "rows; gather data of a policy closer to it"
+    ]
 
 
 def few_rows(rows: int, freedom: float) -> list[str]:

@@ -12,8 +12,8 @@ from dualembed.estimators.fitting import Fit, values
 from dualembed.problems.base import Problem
 from dualembed.selection import HeldOut, held_out, honest_score
 from dualembed.selection.held_out import mean_square
-from dualembed.solvers.closed_form import number, solution
-from dualembed.solvers.statistics import Statistics, gather
+from dualembed.solvers.closed_form import normal_equations, number, pseudo_inverse, solution
+from dualembed.solvers.statistics import Statistics, double_terms, features_at, gather, on_host
 from dualembed.solvers.uncertainty import Spread, Uncertainty, score_covariance, spreads
 from dualembed.spaces.linear import LinearFunction
 
@@ -66,6 +66,19 @@ class Stream:
         warnings = tuple(few_rows(statistics.count, freedom))
         diagnostics = Diagnostics(statistics.count, judged, singular, freedom, variance, warnings=warnings)
         return stream, found, uncertainty, witness(statistics, self.dual.features, theta, scores), diagnostics
+
+    def influence(self, problem: Problem, function: LinearFunction, functional: np.ndarray) -> np.ndarray:
+        """The weight (n,) of each row of the problem in functionalᵀθ, which is the mean of weight times target."""
+        statistics = self.statistics
+        variance = statistics.residual_variance(np.asarray(function.weights, dtype=np.float64))
+        penalty = variance / (statistics.count * self.amplitude)
+        values, vectors = np.linalg.eigh(statistics.dual / statistics.count)
+        weight = pseudo_inverse(values, self.dual_penalty)
+        spectrum, basis = np.linalg.eigh(normal_equations([statistics], vectors, weight)[0])
+        pulled = statistics.cross @ (basis @ (pseudo_inverse(spectrum, penalty) * (basis.T @ functional)))
+        eta = vectors @ (weight * (vectors.T @ pulled)) / statistics.count
+        features = on_host(self.dual.features)
+        return np.concatenate([features_at(features, terms.context) @ eta for terms in double_terms(problem)])
 
     def _solved(self, statistics: Statistics, function: LinearFunction) -> tuple[np.ndarray, np.ndarray, float]:
         """(weights of f, those of the dual, penalty)."""

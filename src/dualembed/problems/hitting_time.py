@@ -30,7 +30,8 @@ class HittingTime(Problem):
     The infimum is over times of at least 1, so that h at a state of the target is its mean return time, and the
     stationary probability of a single state t is 1/h(t,t). No whole path to the target need be in the data. From where
     there is no way to the target h is infinite, and no function solves the equation: of a table `SparseForm` refuses
-    such data, while a closed form gives the compromise of least squares, whose dual is not zero.
+    such data, while a closed form gives the compromise of least squares, whose dual is not zero. Data in which nothing
+    arrives are refused, unless `whole` is false: they are then a part of more.
 
     >>> data = Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], arrived=[1, 0])
     >>> HittingTime(data).terms(data.columns).weights.tolist()
@@ -39,10 +40,11 @@ class HittingTime(Problem):
 
     source: Source
     loss: Loss = eqx.field(default_factory=Square)
+    whole: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:
         _check(self)
-        if isinstance(self.source, Dataset):
+        if self.whole and isinstance(self.source, Dataset):
             _check_reached(self.source.columns, "arrived", "the target", "its hitting time is infinite, or not in them")
 
     def terms(self, sample: Sample) -> Terms:

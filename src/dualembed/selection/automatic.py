@@ -14,12 +14,13 @@ from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.selection.honest_score import Score, clustered_error, honest_score
 from dualembed.selection.noise import Variances, variances
+from dualembed.selection.penalty import predictive_penalty
 from dualembed.selection.products import products
 from dualembed.selection.record import Record, Step
 from dualembed.selection.search import Choice, Samples, choose, read
 from dualembed.selection.smooth import smooth
 from dualembed.solvers.base import Pair, Result
-from dualembed.solvers.closed_form import pseudo_inverse, solution
+from dualembed.solvers.closed_form import penalised, pseudo_inverse
 from dualembed.solvers.statistics import Statistics, gather, moment_features, total
 from dualembed.solvers.uncertainty import score_covariance, spreads
 from dualembed.sources import Dataset
@@ -27,6 +28,7 @@ from dualembed.spaces.basis import Basis
 from dualembed.spaces.linear import LinearFunction
 
 FOLDS = 5
+ROUNDS, SETTLED = 20, 0.01  # of the noise and the penalty in turn, until the noise changes by so small a share
 JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
 
 
@@ -70,19 +72,22 @@ def _fitted(
 ) -> Result:
     """The closed form on all rows, with efficient weights where they help, and its uncertainty."""
     parts = gather(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
-    plain, step = products(parts, choice.variance / total(parts).count, 0.0)
-    steps.append(step)
-    theta, penalty = _solved(plain, choice.variance)
-    fit = Fit(plain, LinearFunction(choice.features, theta), penalty)
+    dual_penalty, predicting = predictive_penalty(parts)
+    plain, multiplying = products(parts, choice.variance / total(parts).count, dual_penalty)
+    steps += [predicting, multiplying]
+    theta, penalty = _solved(plain, choice.variance, dual_penalty)
+    fit = Fit(plain, LinearFunction(choice.features, theta), penalty, dual_penalty)
     residual = samples.target - _moment(samples, fit.function)
     units = _units(groups, len(residual))
     model = variances(samples.context[:, samples.columns], residual, rng, units=units)
     fit = _weighed(problem, fit, choice, model=model, units=units, steps=steps)
     scores = score_covariance(problem, fit.function, choice.instruments, groups=groups)
     priors = _priors(choice)
-    uncertainty = spreads(fit.parts, fit.function, scores, primal_penalty=fit.penalty, priors=priors)
-    saddle = Saddle(problem, Basis(choice.features), Basis(choice.instruments), primal_penalty=fit.penalty)
-    witness = saddle.dual_function(LinearFunction(choice.instruments, _witness(plain, fit.function.weights)))
+    penalties: dict[str, Any] = {"primal_penalty": fit.penalty, "dual_penalty": fit.dual_penalty}
+    uncertainty = spreads(fit.parts, fit.function, scores, **penalties, priors=priors)
+    saddle = Saddle(problem, Basis(choice.features), Basis(choice.instruments), **penalties)
+    eta = _witness(plain, fit.function.weights, dual_penalty)
+    witness = saddle.dual_function(LinearFunction(choice.instruments, eta))
     finite = bool(np.all(np.isfinite(fit.function.weights)))
     record = Record(tuple(steps), saddle, len(plain))
     pair = Pair(fit.function, witness)
@@ -100,11 +105,12 @@ def _priors(choice: Choice) -> Iterator[tuple[float, np.ndarray]]:
 
 
 class Fit(NamedTuple):
-    """Statistics, the function that solves them, and its penalty."""
+    """Statistics, the function that solves them, and the penalties."""
 
     parts: list[Statistics]
     function: LinearFunction
     penalty: float
+    dual_penalty: float
 
 
 def _weighed(
@@ -117,8 +123,8 @@ def _weighed(
         return fit
     omega = score_covariance(problem, fit.function, choice.instruments, variances=model.values)
     parts = _weighted(fit.parts, omega / float(np.mean(model.values)))
-    theta, penalty = _solved(parts, choice.variance)
-    other = Fit(parts, LinearFunction(choice.features, theta), penalty)
+    theta, penalty = _solved(parts, choice.variance, fit.dual_penalty)
+    other = Fit(parts, LinearFunction(choice.features, theta), penalty, fit.dual_penalty)
     units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
     before, after = (_judged(problem, one.function, units) for one in (fit, other))
     change = after.contributions - before.contributions
@@ -129,21 +135,24 @@ def _weighed(
     return other if used else fit
 
 
-def _solved(parts: list[Statistics], variance: float) -> tuple[np.ndarray, float]:
+def _solved(parts: list[Statistics], variance: float, dual_penalty: float) -> tuple[np.ndarray, float]:
     """(θ, λ1) with λ1 = σ² / n, σ² that of the residual on all rows."""
-    whole = total(parts)
-    for _ in range(2):
+    whole, weights = total(parts), penalised(parts, dual_penalty)
+    for _ in range(ROUNDS):
         penalty = variance / whole.count
-        theta, _ = solution(parts, penalty, 0.0)
-        variance = max(whole.residual_variance(theta), 1e-12 * whole.target / whole.count)
+        theta = weights(penalty)
+        before, variance = variance, max(whole.residual_variance(theta), 1e-12 * whole.target / whole.count)
+        if abs(variance - before) < SETTLED * before:
+            break
     return theta, penalty
 
 
-def _witness(parts: list[Statistics], theta: np.ndarray) -> np.ndarray:
-    """η = C⁻¹(Aθ - b): where the moment still differs from its target, whatever the weights f was found with."""
+def _witness(parts: list[Statistics], theta: np.ndarray, dual_penalty: float) -> np.ndarray:
+    """η = (C + λ2)⁻¹(Aθ - b): where the moment still differs from its target, whatever weights f was found with."""
     whole = total(parts)
-    values, vectors = np.linalg.eigh(whole.dual)
-    return vectors @ (pseudo_inverse(values, 0.0) * (vectors.T @ (whole.cross @ theta - whole.dual_target)))
+    values, vectors = np.linalg.eigh(whole.dual / whole.count)
+    left = (whole.cross @ theta - whole.dual_target) / whole.count
+    return vectors @ (pseudo_inverse(values, dual_penalty) * (vectors.T @ left))
 
 
 def _weighted(parts: list[Statistics], noise: np.ndarray) -> list[Statistics]:

@@ -16,6 +16,7 @@ ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence
 BANDWIDTH_SPREAD = 0.3  # of the logarithm, in the hyper-prior
 LEVEL_SPREAD = 3.0
+CONSTANT = 10.0  # the constant's size over the largest standard deviation of an instrument of unit norm
 
 
 class Instruments(FeatureMap):
@@ -59,6 +60,19 @@ def orthonormal(kernel: Kernel, contexts: np.ndarray, landmarks: np.ndarray, *, 
     transform[0, 1:] = -mean @ directions
     transform[1:, 1:] = whitener @ directions
     return Instruments(kernel, landmarks, transform)
+
+
+def of_unit_norm(instruments: Instruments) -> Instruments:
+    """The same functions, each of norm 1 in the kernel's RKHS, whose penalty then is that of their weights.
+
+    The constant, which is not in it, is made so large that a penalty of the others hardly counts for it.
+    """
+    constant, others = instruments.transform[:, :1], instruments.transform[:, 1:]
+    gram = np.asarray(instruments.kernel.gram(instruments.landmarks, instruments.landmarks))
+    norms = np.sqrt(np.einsum("ij,ij->j", others[1:], gram @ others[1:]))
+    largest = 1.0 / norms.min() if norms.size else 1.0
+    transform = np.concatenate([CONSTANT * largest * constant, others / norms], axis=1)
+    return Instruments(instruments.kernel, instruments.landmarks, transform)
 
 
 def bandwidths(contexts: np.ndarray, responses: np.ndarray, *, widest: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
 from dualembed.problems.base import Problem
 from dualembed.selection.evidence import Found, evidence, likely, maximise, moments, padded
-from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, orthonormal
+from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, of_unit_norm, orthonormal
 from dualembed.selection.record import Step
 from dualembed.solvers.statistics import double_terms, moment_features, on_host
 from dualembed.sources import Dataset
@@ -153,7 +153,7 @@ def _enlarged(choice: Choice, samples: Samples, level: Level, *, steps: list[Ste
     most = min(max(size, level.dual), len(samples.target) // 2)
     centres = landmarks_among(samples.context, most, rng)
     instruments = orthonormal(choice.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
-    return dataclasses.replace(choice, features=features, instruments=instruments)
+    return dataclasses.replace(choice, features=features, instruments=of_unit_norm(instruments))
 
 
 def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -93,12 +93,24 @@ def path(
     thetas, etas = [], []
     for dual_penalty in dual_penalties:
         weight = pseudo_inverse(values, dual_penalty)
-        normal, right = normal_equations(parts, vectors, weight)
-        spectrum, basis = np.linalg.eigh(normal)
-        row = [basis @ (_reliable(spectrum, penalty) * (basis.T @ right)) for penalty in primal_penalties]
+        theta_of = _weights(*normal_equations(parts, vectors, weight))
+        row = [theta_of(penalty) for penalty in primal_penalties]
         thetas.append(row)
         etas.append([vectors @ (weight * (cross @ theta - target)) for theta in row])
     return np.asarray(thetas), np.asarray(etas)
+
+
+def penalised(parts: Sequence[Statistics], dual_penalty: float) -> Callable[[float], np.ndarray]:
+    """θ as a function of λ1, cheap once the matrices are decomposed."""
+    whole = total(parts)
+    values, vectors = np.linalg.eigh(whole.dual / whole.count)
+    return _weights(*normal_equations(parts, vectors, pseudo_inverse(values, dual_penalty)))
+
+
+def _weights(normal: np.ndarray, right: np.ndarray) -> Callable[[float], np.ndarray]:
+    spectrum, basis = np.linalg.eigh(normal)
+    pulled = basis.T @ right
+    return lambda penalty: basis @ (_reliable(spectrum, penalty) * pulled)
 
 
 def normal_equations(
