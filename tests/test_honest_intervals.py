@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -49,3 +50,44 @@ def test_values_of_long_memory_are_not_drawn_towards_plain_regression(seed: int)
     assert value.stderr < 0.5 * truth.mean()
     found, stderr = model.predict(places, return_std=True)
     assert np.mean(np.abs(found - truth) < 2 * stderr) > 0.9
+
+
+def test_where_rows_are_fitted_too_well_the_noise_is_that_of_rows_left_out() -> None:
+    """Action values of a process without noise that the kernels are too smooth for: what is left is no noise."""
+    rng = np.random.default_rng(0)
+    state = rng.uniform(-1, 1, size=600)
+    action = rng.integers(2, size=600)
+    following = np.clip(state + 0.3 * (2 * action - 1), -1, 1)
+    reward = (np.abs(state - 0.2) < 0.1).astype(float)
+
+    def policy(states: np.ndarray) -> np.ndarray:
+        return (np.asarray(states) < 0.0).astype(int)
+
+    model = de.ActionValueEvaluator(0.9, policy).fit(state, action, reward, following)
+    judged = model.diagnostics_.held_out
+    assert model.widening_ == pytest.approx(np.sqrt(judged.squared / judged.fitted))
+    assert model.widening_ > 1.2
+    assert any("residuals of rows left out" in each for each in model.diagnostics_.warnings)
+    places = np.linspace(-0.9, 0.9, 100)
+    truth = played(places, policy)
+    found, stderr = model.predict(places, policy(places), return_std=True)
+    wide = np.mean(np.abs(found - truth) < 2 * stderr)
+    narrow = np.mean(np.abs(found - truth) < 2 * stderr / model.widening_)
+    assert wide > narrow
+
+
+def played(states: np.ndarray, policy: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The rewards that the policy collects, discounted."""
+    collected, worth = np.zeros(len(states)), 1.0
+    for _ in range(200):
+        collected += worth * (np.abs(states - 0.2) < 0.1)
+        states = np.clip(states + 0.3 * (2 * policy(states) - 1), -1, 1)
+        worth *= 0.9
+    return collected
+
+
+def test_a_fit_to_plain_noise_is_left_as_it_is() -> None:
+    rng = np.random.default_rng(1)
+    state = rng.normal(size=400)
+    model = de.PolicyEvaluator(0.5).fit(state, state + rng.normal(size=400), 0.5 * state + rng.normal(size=400))
+    assert model.widening_ == 1.0

@@ -30,6 +30,8 @@ from dualembed.solvers.statistics import on_host
 from dualembed.solvers.uncertainty import Estimate, Spread
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
+EXACT = 1e-6  # mean square of residuals over that of targets, below which there is no noise
+FITTED_TOO_WELL = 1.5  # mean square of residuals left out over that of fitted ones: more than fitting explains
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Estimator(BaseEstimator):
     function_: Any
     n_features_in_: int
     witness_: Spread | None
+    widening_: float = 1.0  # of the standard errors that residuals of the fitted rows give
 
     def _copy(self, *, afresh: bool) -> Self:
         """The same estimator again; `afresh` without what it was fitted to."""
@@ -96,8 +99,25 @@ class Estimator(BaseEstimator):
         self.uncertainty_ = found.uncertainty
         self.selection_ = Selection(found.steps)
         self._say(caught)
+        self._widen()
         if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
             self._note([f"there are only {count} episodes or groups, too few for intervals that are clustered by them"])
+
+    def _widen(self) -> None:
+        """Take the noise from rows left out, where the residuals of those fitted to show far less of it."""
+        judged = self.diagnostics_.held_out
+        if self.uncertainty_ is None or self.stream_ is None or judged is None:
+            return
+        rounding = EXACT * self.stream_.statistics.target / self.stream_.statistics.count
+        if judged.squared <= max(FITTED_TOO_WELL * judged.fitted, rounding):
+            return
+        self.widening_ = float(np.sqrt(judged.squared / max(judged.fitted, np.finfo(float).tiny)))
+        self.uncertainty_ = self.uncertainty_.widened(self.widening_)
+        worry = (
+            f"residuals of rows left out are {self.widening_:.1f} times as large as those of the rows fitted to, and "
+            "standard errors are as wide as they ask for: f is rougher than the fit takes it to be, or rows are few"
+        )
+        self._note([worry])
 
     def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
         """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""
@@ -114,7 +134,8 @@ class Estimator(BaseEstimator):
                 "loss, or de.solve with a sources.Stream for Embedding-SGD"
             )
         learnt = self.stream_.learn(problem, self.function_, groups=groups)
-        self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
+        self.stream_, self.function_, uncertainty, self.witness_, self.diagnostics_ = learnt
+        self.uncertainty_ = uncertainty.widened(self.widening_) if self.widening_ > 1 else uncertainty
         self.dual_ = dataclasses.replace(self.dual_, function=self.stream_.dual)
 
     def _html_repr(self) -> str:

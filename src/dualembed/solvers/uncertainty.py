@@ -107,6 +107,12 @@ class Uncertainty(eqx.Module):
     posterior: Spread
     sandwich: Spread
 
+    def widened(self, factor: float) -> Uncertainty:
+        """The same with every standard error multiplied by the factor."""
+        return Uncertainty(
+            *(Spread(each.features, each.weights, factor * each.root) for each in (self.posterior, self.sandwich))
+        )
+
 
 def standard_errors(saddle: Saddle, result: Result, *, folds: int = 5, groups: Any = None) -> Uncertainty:
     """The uncertainty of a result of ClosedForm(folds) on this saddle.
