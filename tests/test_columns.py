@@ -222,3 +222,17 @@ def test_a_condition_is_a_target_of_hitting_times() -> None:
     assert condition("x>1", ["x"])(np.array([0.0, 2.0])).tolist() == [False, True]
     with pytest.raises(InputError, match=r"states of shape \(n, 2\), but is given \(4, 1\)"):
         condition("s1>=1", ["s1", "s2"])(STATES[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("spec", "chosen"),
+    [
+        ('x,5" pipe', ["x", '5" pipe']),
+        ('5" pipe,6" pipe', ['5" pipe', '6" pipe']),
+        (' "left, right" , x', ["left, right", "x"]),
+        ("left, right,x", ["left, right", "x"]),
+    ],
+)
+def test_a_quote_inside_a_name_is_part_of_it_and_one_around_it_is_not(spec: str, chosen: list[str]) -> None:
+    names = ["x", '5" pipe', '6" pipe', "left, right"]
+    assert chosen_columns(names, spec, "--state") == chosen

@@ -67,7 +67,7 @@ def test_where_rows_are_fitted_too_well_the_noise_is_that_of_rows_left_out() -> 
     judged = model.diagnostics_.held_out
     assert model.widening_ == pytest.approx(np.sqrt(judged.squared / judged.fitted))
     assert model.widening_ > 1.2
-    assert any("residuals of rows left out" in each for each in model.diagnostics_.warnings)
+    assert any("those of rows left out" in each for each in model.diagnostics_.warnings)
     places = np.linspace(-0.9, 0.9, 100)
     truth = played(places, policy)
     found, stderr = model.predict(places, policy(places), return_std=True)

@@ -64,7 +64,7 @@ def honest_error(name: str, model: Any) -> dict[str, Any] | None:
 
 def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]:
     points, _ = asked_about(model, field, data)
-    values, _ = field.at(points)
+    values = np.maximum(field.at(points)[0], getattr(model, "shortest_", -np.inf))
     mean, stderr = field.average(points)
     found = {
         "mean": _with_interval(mean, stderr),
@@ -84,7 +84,7 @@ def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]
     if hasattr(model, "actions_") and len(model.actions_.columns) == 1 and model.actions_.columns[0].levels:
         found["by_action"] = _by_action(model, data)
     if hasattr(model, "target"):
-        found["rows_inside"] = int(np.sum(model.predict(data["states"]) == 0))
+        found["rows_inside"] = int(np.sum(model.inside(data["states"])))
     if hasattr(model, "instruments_"):
         moved = effects(field, straight=hasattr(model, "coef_"))
         found["instruments"] = model.instruments_ is not None

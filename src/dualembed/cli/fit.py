@@ -146,7 +146,7 @@ def _check_settings(task: Task, order: Order) -> None:
 
 
 def _run(order: Order, *, as_json: bool) -> None:
-    from dualembed.cli.interrupts import ending_at_once
+    from dualembed.cli.interrupts import ending_at_once, saying
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
 
@@ -156,12 +156,13 @@ def _run(order: Order, *, as_json: bool) -> None:
         model, found = _fitted(order, given)
     with working("Writing"):
         _write(order, model, given.data)
-    if as_json:
-        print_json(found)
-    else:
-        from dualembed.cli.answers import show_fit
+    with saying(f"stopped; the model {order.out} is written"):
+        if as_json:
+            print_json(found)
+        else:
+            from dualembed.cli.answers import show_fit
 
-        show_fit(found)
+            show_fit(found)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,12 +105,9 @@ def _values(model: Any, given: dict[str, Any], rows: int) -> list[Any]:
     """What the columns of predictions hold."""
     import numpy as np
 
-    from dualembed.solvers.uncertainty import Estimate
-
     if not rows:
         return [np.empty(0) for _ in _names(model)]
     if model.uncertainty_ is None:
         return [model.predict(**given)]
     found, std = model.predict(**given, return_std=True)
-    half = Estimate(0.0, 1.0).interval()[1] * std
-    return [found, std, found - half, found + half]
+    return [found, std, *model.interval(**given)]

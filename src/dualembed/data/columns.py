@@ -14,7 +14,7 @@ from dualembed.data.refusal import nearest, some
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OUTSIDE = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')  # a comma outside of double quotes: an even number follows
+PIECE = re.compile(r'\s*"(?:[^"]|"")*"\s*(?=,|$)|[^,]*')  # one in double quotes, or up to the next comma
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 WAY_OUT = "fill them, or drop these rows with --drop-missing"
 
@@ -29,7 +29,7 @@ def chosen_columns(names: Sequence[str], spec: str, option: str, *, taken: Colle
     >>> chosen_columns(["s10", "s2", "left, right"], 's*,"left, right"', "--state")
     ['s2', 's10', 'left, right']
     """
-    pieces = OUTSIDE.split(spec)
+    pieces = _pieces(spec)
     chosen: list[str] = []
     while pieces:
         # The longest run of pieces that is a column, so that names with commas are found.
@@ -42,6 +42,16 @@ def chosen_columns(names: Sequence[str], spec: str, option: str, *, taken: Colle
     if twice:
         raise InputError(f"{option} {spec!r} names the column {twice[0]!r} more than once; name it once")
     return chosen
+
+
+def _pieces(spec: str) -> list[str]:
+    """What stands between commas, other than those in double quotes."""
+    found, start = [], 0
+    while start <= len(spec):
+        match = PIECE.match(spec, start)
+        found.append(match[0] if match else "")
+        start += len(found[-1]) + 1
+    return found
 
 
 def numbers_of(table: pa.Table, name: str, option: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
 from dualembed.estimators.diagnostics import seldom_done
-from dualembed.estimators.rows import starts, vector
+from dualembed.estimators.rows import starts, steps, vector
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.policies import TOLERANCE
 from dualembed.problems import ActionValue
@@ -165,7 +165,8 @@ class ActionValueEvaluator(TransitionEstimator):
         problem = super()._begin(data)
         self.starts_ = self._starts(data, problem)
         if self.starts_ is not None and self.stream_ is not None:
-            self._note(seldom_done(self.stream_.influence(problem, self.function_, self._mean_features(*self.starts_))))
+            weights = self.stream_.influence(problem, self.function_, self._mean_features(*self.starts_))
+            self._note(seldom_done(weights, self.discount ** steps(data.episodes)))
         return problem
 
     def _go_on(self, data: Transitions) -> Any:

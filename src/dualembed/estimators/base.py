@@ -27,9 +27,10 @@ from dualembed.selection import Step, consistency_test, held_out_once, honest_sc
 from dualembed.selection.consistency import Consistency
 from dualembed.solvers.base import EarlyStopWarning
 from dualembed.solvers.statistics import on_host
-from dualembed.solvers.uncertainty import Estimate, Spread
+from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
+WIDEST = 10.0  # that standard errors are multiplied by: what is beyond is no noise to speak of
 EXACT = 1e-6  # mean square of residuals over that of targets, below which there is no noise
 FITTED_TOO_WELL = 1.5  # mean square of residuals left out over that of fitted ones: more than fitting explains
 
@@ -111,11 +112,15 @@ class Estimator(BaseEstimator):
         rounding = EXACT * self.stream_.statistics.target / self.stream_.statistics.count
         if judged.squared <= max(FITTED_TOO_WELL * judged.fitted, rounding):
             return
-        self.widening_ = float(np.sqrt(judged.squared / max(judged.fitted, np.finfo(float).tiny)))
-        self.uncertainty_ = self.uncertainty_.widened(self.widening_)
+        self.widening_ = min(float(np.sqrt(judged.squared / max(judged.fitted, np.finfo(float).tiny))), WIDEST)
+        self._apply_widening(self.uncertainty_)
+
+    def _apply_widening(self, uncertainty: Uncertainty) -> None:
+        self.uncertainty_ = uncertainty.widened(self.widening_)
         worry = (
-            f"residuals of rows left out are {self.widening_:.1f} times as large as those of the rows fitted to, and "
-            "standard errors are as wide as they ask for: f is rougher than the fit takes it to be, or rows are few"
+            f"standard errors are {self.widening_:.1f} times as wide as residuals of the rows fitted to would make "
+            "them, since those of rows left out were so much larger: f is rougher than the fit takes it to be, or "
+            "rows are few"
         )
         self._note([worry])
 
@@ -134,8 +139,9 @@ class Estimator(BaseEstimator):
                 "loss, or de.solve with a sources.Stream for Embedding-SGD"
             )
         learnt = self.stream_.learn(problem, self.function_, groups=groups)
-        self.stream_, self.function_, uncertainty, self.witness_, self.diagnostics_ = learnt
-        self.uncertainty_ = uncertainty.widened(self.widening_) if self.widening_ > 1 else uncertainty
+        self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
+        if self.widening_ > 1:  # as the first rows asked for
+            self._apply_widening(self.uncertainty_)
         self.dual_ = dataclasses.replace(self.dual_, function=self.stream_.dual)
 
     def _html_repr(self) -> str:

@@ -185,15 +185,20 @@ def _some(problem: Problem) -> Any:
     return {name: column[:LOOKED_AT] for name, column in source.table.items()}
 
 
-def seldom_done(weights: np.ndarray) -> list[str]:
-    """What it means that the value of a policy rests on few of the rows, by their weights (n,) in it."""
-    size = float(weights.sum() ** 2 / max(weights @ weights, np.finfo(float).tiny))  # some may be below zero
-    if size >= LEAST_SHARE * len(weights):
+def seldom_done(weights: np.ndarray, discounted: np.ndarray) -> list[str]:
+    """What it means that the value of a policy rests on few of the rows, by their weights (n,) in it.
+
+    `discounted` (n,) are the weights that rows have in the value of the policy that was logged.
+    """
+    size, logged = (
+        float(each.sum() ** 2 / max(each @ each, np.finfo(float).tiny)) for each in (weights, discounted)
+    )  # some of the weights may be below zero
+    if size >= LEAST_SHARE * logged:
         return []
     return [
         f"the policy's value from the starts of episodes rests on {size:.0f} effective rows of "
-        f"{len(weights)}: the policy seldom does what was logged, and standard errors do not know what lies beyond the "
-        "rows; gather data of a policy closer to it"
+        f"{len(weights)}, where that of the logged policy would rest on {logged:.0f}: the policy seldom does what was "
+        "logged, and standard errors do not know what lies beyond the rows; gather data of a policy closer to it"
     ]
 
 

@@ -36,9 +36,10 @@ class HittingTimeRegressor(TransitionEstimator):
     ([0.0], True)
     """
 
+    # Of models that were saved before these were counted nothing is known of the last two.
     shortest_: float = 0.0  # the least that a transition takes
-    arrivals_: int = 0  # transitions that end in the target
-    departures_: int = 0  # transitions that start in it
+    arrivals_: int | None = None  # transitions that end in the target
+    departures_: int | None = None  # transitions that start in it
 
     def __init__(
         self,
@@ -72,13 +73,13 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """h(s), shape (n,), 0 inside the target; with `return_std` also its standard errors (n,)."""
-        outside = self._outside(states)
+        outside = ~self.inside(states)
         found, std = self._times(states, return_std=return_std)
         return (outside * found, outside * std) if return_std else outside * found
 
     def return_time(self, states: Any, return_std: bool = False) -> Any:
         """The mean time until the target is next entered, (n,): h outside the target, and the time of return inside."""
-        if not self.departures_ and not self._outside(states).all():
+        if self.departures_ == 0 and self.inside(states).any():
             raise checks.InputError(
                 "no transition of the fit starts in the target, so that nothing is known of the time of return to it; "
                 "give some that do, or ask about states outside"
@@ -88,9 +89,14 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of h at each state, each covering it by itself with that probability."""
-        outside = self._outside(states)
+        outside = ~self.inside(states)
         lower, upper = self._interval(self.coding_.encode(states), level)
         return outside * np.maximum(lower, self.shortest_), outside * np.maximum(upper, self.shortest_)
+
+    def inside(self, states: Any) -> np.ndarray:
+        """Whether each state is in the target, (n,)."""
+        self._coding()
+        return self._inside(states) > 0
 
     def equation_error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
         """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise.
@@ -124,6 +130,7 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def _begin(self, data: Transitions) -> Any:
         problem = super()._begin(data)
+        self.shortest_, self.arrivals_, self.departures_ = np.inf, 0, 0
         self._count(data, problem.source.table)
         return problem
 
@@ -134,8 +141,9 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def _count(self, data: Transitions, table: dict[str, np.ndarray]) -> None:
         """Add what the transitions say of the target to what is known of it, and worry where that is little."""
-        shortest = float(np.min(table.get("duration", 1.0)))
-        self.shortest_ = min(self.shortest_, shortest) if self.arrivals_ else shortest
+        if self.arrivals_ is None or self.departures_ is None:
+            return
+        self.shortest_ = min(self.shortest_, float(np.min(table.get("duration", 1.0))))
         self.arrivals_ += int(table["arrived"].sum())
         self.departures_ += int(self._inside(data.states).sum())
         if self.arrivals_ < FEW_ARRIVALS:
@@ -145,11 +153,6 @@ class HittingTimeRegressor(TransitionEstimator):
                     "times rest; gather more that do, or widen the target"
                 ]
             )
-
-    def _outside(self, states: Any) -> np.ndarray:
-        """1 for each state outside the target and 0 for those inside, (n,)."""
-        self._coding()
-        return 1.0 - self._inside(states)
 
     def _times(self, states: Any, *, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
         """The solution of the equation, never below what the shortest transition takes, and its standard errors."""

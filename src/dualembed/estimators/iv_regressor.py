@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed import checks
 from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
-from dualembed.estimators.diagnostics import FirstStage, TrustWarning, first_stage, first_stage_warnings
+from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
 from dualembed.estimators.rows import labels_of, target
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
@@ -178,7 +178,7 @@ class IVRegressor(RegressorMixin, Estimator):
         if self.instruments_ is None:
             return
         stage = before
-        if problem.source.rows > before.rows:
+        if min(problem.source.rows, LOOKED_AT) > before.rows:
             names, width = _coordinates(self.coding_), self.instruments_.dimension
             found = first_stage(problem, names, width, groups=groups, seed=self._seed())
             stage = found if found.shares else before

@@ -163,7 +163,10 @@ class PolicyEvaluator(TransitionEstimator):
     def _go_on(self, data: Transitions) -> Any:
         before = self.diagnostics_
         problem = super()._go_on(data)
-        self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
+        if self.weights_ is None and before.overlap is not None:  # of a model saved when weights were not kept
+            self._note([], overlap=before.overlap)
+        else:
+            self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
         if self.starts_ is not None and data.episodes is not None:
             self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(data.episodes)]])
         return problem

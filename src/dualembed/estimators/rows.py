@@ -44,6 +44,20 @@ def starts(labels: Any) -> np.ndarray:
     return np.sort(np.unique(np.asarray(labels), return_index=True)[1])
 
 
+def steps(labels: Any) -> np.ndarray:
+    """How many rows of its group come before each row, (n,).
+
+    >>> steps(["a", "a", "b", "a", "b"]).tolist()
+    [0, 1, 0, 2, 1]
+    """
+    numbers = np.unique(np.asarray(labels), return_inverse=True)[1]
+    order = np.argsort(numbers, kind="stable")
+    counts = np.bincount(numbers)
+    found = np.empty(len(numbers), dtype=int)
+    found[order] = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return found
+
+
 def target(values: Any, rows: int) -> np.ndarray:
     """The target y (n,), as scikit-learn reads it: a single column is taken with a warning."""
     found: np.ndarray = column_or_1d(_with_nan(values), warn=True, dtype=np.float64)

@@ -61,7 +61,7 @@ class Problem(eqx.Module):
 
     @abstractmethod
     def terms(self, sample: Sample) -> Terms:
-        """The terms of a batch of samples."""
+        """The terms of a batch of samples, each row's from its own row alone: batches may be cut, mixed or padded."""
 
 
 class Moment(Problem):

@@ -41,7 +41,7 @@ def headline(model: Any, field: Field, tables: Mapping[str, Any]) -> Markup:
         return paragraph(element("strong", f"{said} (95 % interval {between(low, high)})."), class_="answer")
     points, where = asked_about(model, field, tables)
     mean, stderr = field.average(points)
-    values = field.at(points)[0]
+    values = np.maximum(field.at(points)[0], getattr(model, "shortest_", -np.inf))
     what = f"the {field.symbol}" if not field.symbol.startswith("f(") else field.symbol
     said = f"{where}, {what} is {plus_minus(mean, stderr)}"
     reach = f" on average, from {number(values.min())} to {number(values.max())}" if len(values) > 1 else ""
@@ -57,7 +57,7 @@ def asked_about(model: Any, field: Field, tables: Mapping[str, Any]) -> tuple[np
         return field.base(), "At the middle of the data"
     if not hasattr(model, "target"):
         return field.rows, "Over the rows of the data"
-    outside = np.flatnonzero(model.predict(tables["states"]) > 0)
+    outside = np.flatnonzero(~model.inside(tables["states"]))
     if not len(outside):
         return field.rows, "Over the rows of the data, which are all inside the target and must return to it"
     some = outside[np.linspace(0, len(outside) - 1, min(len(outside), ROWS)).astype(int)]

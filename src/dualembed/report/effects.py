@@ -82,7 +82,7 @@ def _two_values(field: Field, place: Place) -> tuple[float, float] | None:
     if low == high or not np.all((coded == low) | (coded == high)):
         return None
     first, second = place.column.decode(np.array([[low], [high]])).tolist()
-    return round(first, 9), round(second, 9)  # which coding and decoding may miss by a rounding
+    return float(f"{first:.9g}"), float(f"{second:.9g}")  # which coding and decoding may miss by a rounding
 
 
 def _effect(field: Field, place: Place, start: Any, end: Any, note: str) -> Effect:

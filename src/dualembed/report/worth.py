@@ -32,12 +32,16 @@ def policy_value(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth |
     if getattr(model, "starts_", None) is None:
         return None
     points, shares = model.starts_ if isinstance(model.starts_, tuple) else (model.starts_[:, None], None)
-    where = f"the starts of {len(points):,} episodes"
+    where = _starts(len(points))
     if model.uncertainty_ is not None:
         found = model.value()
         return Worth(found.value, found.stderr, where, len(points))
     values = np.asarray(field.call(points.reshape(-1, points.shape[2]))).reshape(points.shape[:2])
     return Worth(float((values * (1.0 if shares is None else shares)).sum(axis=1).mean()), None, where, len(points))
+
+
+def _starts(episodes: int) -> str:
+    return f"the starts of {episodes:,} episodes" if episodes != 1 else "the start of 1 episode"
 
 
 def _of_actions(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth | None:
@@ -49,7 +53,7 @@ def _of_actions(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth | 
         if _same_policy(actions, following, labels):
             first = np.unique(labels, return_index=True)[1]
             points = np.concatenate([model.coding_.encode(tables["states"]), actions], axis=1)[first]
-            return _sampled(field, points, f"the starts of {len(first):,} episodes")
+            return _sampled(field, points, _starts(len(first)))
     goes_on = np.asarray(tables.get("terminated", np.zeros(len(following)))) == 0
     points = np.concatenate([model.coding_.encode(tables["next_states"], renamed=True), following], axis=1)[goes_on]
     if not len(points):

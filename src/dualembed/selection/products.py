@@ -10,8 +10,8 @@ from dualembed.selection.record import Step
 from dualembed.solvers.closed_form import normal_equations, pseudo_inverse
 from dualembed.solvers.statistics import Statistics, total
 
-# The lowest eigenvalue of the normal matrix over the penalty: noise is then no larger than so many penalties, and what
-# the closed form leaves out for its sake is told by the prior more than by the data anyway.
+# The lowest eigenvalue of the normal matrix over the penalty: noise is then no larger than so many penalties, and the
+# closed form leaves out directions of which the data say no more than that.
 MOST_NEGATIVE = -4.0
 
 
