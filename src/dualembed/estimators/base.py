@@ -31,7 +31,7 @@ from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
 WIDEST = 10.0  # that standard errors are multiplied by: what is beyond is no noise to speak of
-EXACT = 1e-6  # mean square of residuals over that of targets, below which there is no noise
+EXACT = 1e-4  # mean square of residuals over that of targets, below which there is no noise
 FITTED_TOO_WELL = 1.5  # mean square of residuals left out over that of fitted ones: more than fitting explains
 
 
