@@ -11,7 +11,6 @@ import numpy as np
 from dualembed import checks
 from dualembed.estimators.coding import Coding
 from dualembed.problems.base import Problem
-from dualembed.propensities import LEAST_SHARE
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit
 from dualembed.solvers.closed_form import normal_equations, pseudo_inverse
@@ -20,6 +19,7 @@ from dualembed.solvers.uncertainty import Spread
 from dualembed.spaces.base import FeatureMap
 
 WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
+SELDOM = 0.2  # effective rows of a policy's value over those of the logged policy's, below which few bear on it
 LOOKED_AT = 4096  # rows of the first stage
 FEW = 10  # effective rows for each degree of freedom
 
@@ -193,7 +193,7 @@ def seldom_done(weights: np.ndarray, discounted: np.ndarray) -> list[str]:
     size, logged = (
         float(each.sum() ** 2 / max(each @ each, np.finfo(float).tiny)) for each in (weights, discounted)
     )  # some of the weights may be below zero
-    if size >= LEAST_SHARE * logged:
+    if size >= SELDOM * logged:
         return []
     return [
         f"the policy's value from the starts of episodes rests on {size:.0f} effective rows of "
