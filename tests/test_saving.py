@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pandas
 import pytest
-from tests.saved.make import curve
+from tests.saved.make import curve, value_and_error
 
 from dualembed import estimators, kernels, samplers, spaces
 from dualembed.checks import InputError
@@ -52,7 +52,7 @@ def test_answers_are_the_same_bits(evaluator: Any, tmp_path: Path) -> None:
         lambda model: model.predict(STATES, return_std=True),
         lambda model: model.interval(STATES, level=0.9),
         lambda model: model.witness(STATES, return_std=True),
-        lambda model: dataclasses.astuple(model.value()),
+        lambda model: value_and_error(model.value()),
         lambda model: dataclasses.astuple(model.bellman_error(STATES, REWARDS, FOLLOWING)),
     ):
         np.testing.assert_array_equal(ask(loaded), ask(evaluator))
@@ -235,7 +235,7 @@ def test_arrays_of_a_loaded_model_cannot_be_written_to(evaluator: Any, tmp_path:
 def test_a_description_says_what_is_in_the_file(evaluator: Any, tmp_path: Path) -> None:
     save(evaluator, tmp_path / "model")
     found = describe(tmp_path / "model")
-    assert (found["class"], found["rows"], found["columns"], found["format"]) == ("PolicyEvaluator", 120, None, 1)
+    assert (found["class"], found["rows"], found["columns"], found["format"]) == ("PolicyEvaluator", 120, None, 2)
     assert found["parameters"]["discount"] == 0.9
     assert found["parameters"]["primal"] == "Nystrom(kernel=Gaussian(bandwidth=2.0), size=12, landmarks=Uniform())"
     assert "function_" in found["fitted"]

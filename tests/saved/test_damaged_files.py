@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from dualembed.checks import InputError
 from dualembed.estimators import IVRegressor
-from dualembed.saving import container, describe, load, save
+from dualembed.saving import describe, load, models, save
 
 LINE = Path(__file__).parent / "line-1.dualembed"
 CURVE = Path(__file__).parent / "curve-1.dualembed"
@@ -49,23 +49,35 @@ def test_a_file_that_is_cut_off_is_said_to_be(kept: float, tmp_path: Path) -> No
 
 
 def test_a_newer_format_asks_for_a_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "FORMAT", 7)
+    monkeypatch.setattr(models, "FORMAT", 7)
     save(IVRegressor(), tmp_path / "newer")
     monkeypatch.undo()
     for read in (load, describe):
-        with pytest.raises(InputError, match="has format 7, and this version of dualembed reads formats up to 1"):
+        with pytest.raises(InputError, match="has format 7, and this version of dualembed reads formats up to 2"):
             read(tmp_path / "newer")
+
+
+@pytest.mark.parametrize("path", [LINE, CURVE], ids=["line", "curve"])
+def test_another_number_of_the_format_is_damage(path: Path, tmp_path: Path) -> None:
+    save(load(path), tmp_path / "newest")
+    for written, number in ((path, b"2"), (tmp_path / "newest", b"1"), (tmp_path / "newest", b"0")):
+        changed = bytearray(written.read_bytes())
+        place = models.LENGTH + len(models.BEGINNING)
+        changed[place : place + 1] = number
+        (tmp_path / "changed").write_bytes(changed)
+        assert "is damaged" in refusal(tmp_path / "changed")
 
 
 @pytest.mark.parametrize(("path", "count"), [(LINE, 600), (CURVE, 200)], ids=["line", "curve"])
 def test_damage_anywhere_is_refused_or_does_not_matter(path: Path, count: int, tmp_path: Path) -> None:
-    data = path.read_bytes()
+    data, same = path.read_bytes(), tmp_path / "same"
+    save(load(path), same)
     rng = np.random.default_rng(0)
     for place in [*range(100), *rng.choice(len(data), count, replace=False)]:
         changed = bytearray(data)
         changed[place] ^= int(rng.integers(1, 256))
         (tmp_path / "changed").write_bytes(changed)
-        assert_refused_or_same(tmp_path / "changed", data)
+        assert_refused_or_same(tmp_path / "changed", same.read_bytes())
 
 
 def test_any_part_of_a_file_is_refused(tmp_path: Path) -> None:
@@ -78,7 +90,7 @@ def test_any_part_of_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def assert_refused_or_same(path: Path, data: bytes) -> None:
-    """An InputError, or the model that was saved."""
+    """An InputError, or the model that is saved as these bytes."""
     try:
         model = load(path)
     except InputError:
@@ -92,7 +104,7 @@ def forged(path: Path, fitted: Any, **description: Any) -> Path:
     whole = {"class": "IVRegressor", "version": "0.1.0", "rows": 3, "parameters": {}, "fitted": fitted}
     arrays = [np.arange(4, dtype=np.uint32), np.array([[0x110000]], dtype=np.uint32), np.empty((3, 0), np.uint32)]
     tensors = {str(number): array for number, array in enumerate(arrays)}
-    path.write_bytes(container.packed({**whole, **description}, tensors))
+    path.write_bytes(models.packed({**whole, **description}, tensors))
     return path
 
 
@@ -114,9 +126,13 @@ FORGED: dict[str, Any] = {
     "the command line": {"x_": {"class": "dualembed.__main__:main", "fields": {}}},
     "a function for a class": {"x_": {"class": "dualembed.files:write_atomically", "fields": {}}},
     "no such module": {"x_": {"class": "dualembed.nowhere:Gaussian", "fields": {}}},
-    "a strange field": {"x_": {"class": "dualembed.kernels.stationary:Gaussian", "fields": {"gram": 1}}},
-    "fields that are no dictionary": {"x_": {"class": "dualembed.kernels.stationary:Gaussian", "fields": [1]}},
-    "an abstract class": {"x_": {"class": "dualembed.kernels.base:Kernel", "fields": {}}},
+    "a strange field": {"x_": {"class": "kernels.Gaussian", "fields": {"gram": 1}}},
+    "a strange field of an old name": {"x_": {"class": "dualembed.kernels.stationary:Gaussian", "fields": {"gram": 1}}},
+    "fields that are no dictionary": {"x_": {"class": "kernels.Gaussian", "fields": [1]}},
+    "an abstract class": {"x_": {"class": "kernels.Kernel", "fields": {}}},
+    "the old name of an abstract class": {"x_": {"class": "dualembed.kernels.base:Kernel", "fields": {}}},
+    "a class whose name is no text": {"x_": {"class": ["kernels.Gaussian"], "fields": {}}},
+    "a class of equinox that is none": {"x_": {"class": "equinox.nn._linear:jax", "fields": {}}},
     "an unknown function": {"x_": {"function": "os:system"}},
     "an unknown kind": {"x_": {"pickle": "gASVAAAA"}},
     "an empty kind": {"x_": {}},
@@ -138,9 +154,15 @@ FORGED: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("number", [1, models.FORMAT])
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_descriptions_are_refused(name: str, tmp_path: Path) -> None:
-    refusal(forged(tmp_path / "forged", FORGED[name]))
+def test_forged_descriptions_are_refused(
+    name: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(models, "FORMAT", number)
+        path = forged(tmp_path / "forged", FORGED[name])
+    refusal(path)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +177,7 @@ def test_forged_estimators_are_refused(description: Any, tmp_path: Path) -> None
 def test_a_depth_beyond_any_stack_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = '{"class":"IVRegressor","parameters":{},"fitted":{"x_":' + "[" * 10**6 + "]" * 10**6 + "}}"
     with monkeypatch.context() as patch:
-        patch.setattr(container.json, "dumps", lambda *_, **__: text)
+        patch.setattr(models.json, "dumps", lambda *_, **__: text)
         path = forged(tmp_path / "forged", {})
     for read in (load, describe):
         with pytest.raises(InputError, match="is damaged"):
@@ -165,7 +187,7 @@ def test_a_depth_beyond_any_stack_is_refused(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     "header",
     [
-        (2**62).to_bytes(8, "little") + container.BEGINNING + b'1 0 {}"}}',
+        (2**62).to_bytes(8, "little") + models.BEGINNING + b'1 0 {}"}}',
         b'{"__metadata__":{"dualembed":"1 0 {}"},"0":{"dtype":"F64","shape":[1099511627776],"data_offsets":[0,8]}}',
         b'{"__metadata__":{"dualembed":"1 0 {}"},"0":{"dtype":"F64","shape":[1],"data_offsets":[0,8796093022208]}}',
     ],
@@ -181,7 +203,7 @@ def test_an_array_named_often_takes_no_more_memory(tmp_path: Path) -> None:
     big = np.zeros(2**20, dtype=np.uint8)
     fitted = {"x_": [{"numpy": "0"} for _ in range(1000)], "y": 0}
     whole = {"class": "IVRegressor", "version": "0", "rows": 3, "parameters": {}, "fitted": fitted}
-    (tmp_path / "forged").write_bytes(container.packed(whole, {"0": big}))
+    (tmp_path / "forged").write_bytes(models.packed(whole, {"0": big}))
     assert memory_of_refusal(tmp_path / "forged") < 10 * 2**20
 
 

@@ -2,41 +2,89 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas
+import pytest
+from tests.cli_tables import Shown, document
+from tests.saved.make import CASES, FOLDER, POINTS, answers, answers_of, file_of
 
-from dualembed.saving import describe, load
+from dualembed import estimators
+from dualembed.cli import main
+from dualembed.saving import describe, load, save
 
-FOLDER = Path(__file__).parent
-
-LINE_VALUES = [0.23886972173287846, 0.4964084861597456, -0.7810351424172783]
-LINE_ERRORS = [0.5793554523896997, 0.6266712645343548, 0.9867716678142343]
-CURVE_VALUES = [-0.28450380385802126, 0.919811419570498, -0.6600109657349691]
-CURVE_ERRORS = [0.5303017108364265, 0.6096808336496913, 0.6785890833218845]
-CURVE_WITNESS = [0.016342134431695132, -0.2750482689702735, 0.2662041788602063]
-
-
-def test_a_line_of_format_1_gives_its_old_answers() -> None:
-    model = load(FOLDER / "line-1.dualembed")
-    trees = pandas.DataFrame({"tree": ["oak", "yew", "ash"]})
-    found = model.predict(pandas.DataFrame({"dose": [0.0, 1.0, -2.0]}), trees, return_std=True)
-    np.testing.assert_allclose(found[0], LINE_VALUES, rtol=1e-9)
-    np.testing.assert_allclose(found[1], LINE_ERRORS, rtol=1e-9)
-    assert describe(FOLDER / "line-1.dualembed")["columns"] == ["dose"]
+RECORDED = json.loads(answers_of(1).read_text(encoding="utf-8"))
+ALL = pytest.mark.parametrize("name", CASES)
 
 
-def test_a_curve_of_format_1_gives_its_old_answers_and_goes_on() -> None:
-    model = load(FOLDER / "curve-1.dualembed")
-    points = np.array([[0.0, 0.0], [1.0, -1.0], [-0.5, 2.0]])
-    found = model.predict(points, return_std=True)
-    np.testing.assert_allclose(found[0], CURVE_VALUES, rtol=1e-7)
-    np.testing.assert_allclose(found[1], CURVE_ERRORS, rtol=1e-7)
-    np.testing.assert_allclose(model.witness(points), CURVE_WITNESS, rtol=1e-7)
-    model.partial_fit(points, np.zeros(3), points)
-    assert model.diagnostics_.rows == 123
+def assert_close(found: Any, recorded: Any, tolerance: float) -> None:
+    """Equal text, or numbers that differ by less than `tolerance` of the largest."""
+    found, recorded = np.asarray(found), np.asarray(recorded)
+    if recorded.dtype.kind == "U":
+        assert found.tolist() == recorded.tolist()
+    else:
+        assert found.shape == recorded.shape
+        np.testing.assert_allclose(found, recorded, rtol=tolerance, atol=tolerance * np.abs(recorded).max())
+
+
+@ALL
+def test_a_file_of_format_1_gives_its_old_answers(name: str) -> None:
+    case = CASES[name]
+    found = answers(case, load(file_of(name)))
+    assert found.keys() == RECORDED[name].keys()
+    for question, recorded in RECORDED[name].items():
+        assert_close(found[question], recorded, case.tolerance)
+
+
+@ALL
+def test_a_file_of_format_1_that_is_saved_again_gives_its_old_answers(name: str, tmp_path: Path) -> None:
+    save(load(file_of(name)), tmp_path / "again")
+    assert describe(tmp_path / "again")["format"] > 1
+    found = answers(CASES[name], load(tmp_path / "again"))
+    for question, recorded in RECORDED[name].items():
+        assert_close(found[question], recorded, CASES[name].tolerance)
+
+
+@ALL
+def test_the_command_line_says_what_a_file_of_format_1_is(name: str, capsys: Shown) -> None:
+    assert main(["info", str(file_of(name)), "--json"]) == 0
+    found = document(capsys)
+    assert (found["version"], found["format"], found["fitted"]) == ("0.1.0", 1, name != "parameters")
+
+
+def test_every_estimator_of_0_1_has_a_file() -> None:
+    held = {describe(path)["class"] for path in FOLDER.glob("*-1.dualembed")}
+    assert held <= set(estimators.__all__)
+    assert held == {
+        "ActionValueEvaluator",
+        "HittingTimeRegressor",
+        "IVRegressor",
+        "InvariantClassifier",
+        "InvariantRegressor",
+        "LinearControl",
+        "PolicyEvaluator",
+    }
+
+
+def test_every_file_has_its_case_and_its_answers() -> None:
+    assert {path.name for path in FOLDER.glob("*-1.dualembed")} == {file_of(name).name for name in CASES}
+    assert RECORDED.keys() == CASES.keys()
+
+
+def test_names_of_columns_in_a_file_of_format_1_are_known() -> None:
+    assert describe(file_of("line"))["columns"] == ["dose"]
+    assert load(file_of("command")).columns_["state"] == ["place", "kind"]
+
+
+def test_a_curve_of_format_1_goes_on() -> None:
+    model = load(file_of("curve"))
+    model.partial_fit(POINTS, np.zeros(len(POINTS)), POINTS)
+    assert model.diagnostics_.rows == 124
 
 
 def test_the_files_are_small() -> None:
-    assert all(path.stat().st_size < 60_000 for path in FOLDER.glob("*.dualembed"))
+    sizes = [path.stat().st_size for path in FOLDER.glob("*.dualembed")]
+    assert max(sizes) < 200_000
+    assert sum(sizes) < 1_500_000

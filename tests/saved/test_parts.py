@@ -13,8 +13,7 @@ import pytest
 
 from dualembed import kernels, spaces
 from dualembed.checks import InputError
-from dualembed.saving.building import Builder
-from dualembed.saving.describing import Describer
+from dualembed.saving.encoding import Builder, Describer
 from dualembed.spaces.base import Layout
 
 

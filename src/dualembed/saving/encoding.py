@@ -1,8 +1,8 @@
-"""From the parts of a model to a description in JSON's terms and a few arrays.
+"""Parts of a model as a description in JSON's terms and a few arrays, and back; nothing that a description says is run.
 
 None, True, numbers, text and lists stand for themselves. Everything else is a dictionary whose first key says what it
 is: tuple, dict, set, frozenset, float (that JSON lacks), bytes, numpy, scalar, text, objects, jax, key, class, default,
-function or partial. `building` is the way back.
+function or partial. `Describer` describes, `Builder` builds, and `words` says in words what is described.
 """
 
 from __future__ import annotations
@@ -10,17 +10,30 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.saving.classes import class_name, fields_of
-from dualembed.saving.functions import MissingFunction, importable_name, known_name
+from dualembed.saving.allowed import (
+    MissingFunction,
+    class_name,
+    class_named,
+    fields_of,
+    importable_name,
+    instance_of,
+    known_functions,
+    known_name,
+)
 
 DTYPES = "?bBhHiIlLqQefdF"  # characters of the dtypes that safetensors has
+LAST_LETTER = 0x10FFFF  # of Unicode
+MISSING = class_name(MissingFunction)
+FIXED = {"text": "array of text", "objects": "array of objects", "key": "random key", "default": "default"}
 
 
 class Describer:
@@ -148,3 +161,149 @@ class Describer:
             f"{place} is {what}, which model files cannot keep; they keep numbers, text, arrays and parts of dualembed "
             "and of equinox.nn"
         )
+
+
+class Builder:
+    """Builds values from their descriptions; `functions` are those given again, by name.
+
+    Arrays are shared wherever they were equal, and cannot be written to for that reason; so a file never takes more
+    memory than its own size a few times over.
+    """
+
+    def __init__(self, tensors: Mapping[str, np.ndarray], functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._tensors = tensors
+        self._functions = functions
+        self._on_device: dict[str, jax.Array] = {}
+        self.missing: set[str] = set()  # names of functions that the model had, given again or not
+
+    def value(self, node: Any) -> Any:
+        """The value of a description."""
+        if isinstance(node, list):
+            return [self.value(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        built: Callable[[dict[str, Any]], Any] = getattr(self, f"_{BY_KEY[next(iter(node), '')]}")
+        return built(node)
+
+    def _collection(self, node: dict[str, Any]) -> Any:
+        ((kind, values),) = node.items()
+        return {"tuple": tuple, "set": set, "frozenset": frozenset}[kind](self.value(values))
+
+    def _dictionary(self, node: dict[str, Any]) -> Any:
+        return {self.value(name): self.value(each) for name, each in node["dict"]}
+
+    def _number(self, node: dict[str, Any]) -> float:
+        return float(node["float"])
+
+    def _bytes(self, node: dict[str, Any]) -> bytes:
+        return bytes.fromhex(node["bytes"])
+
+    def _array(self, node: dict[str, Any]) -> np.ndarray:
+        found = self._tensors[node["numpy"]]
+        return found.T if node.get("transposed") else found
+
+    def _scalar(self, node: dict[str, Any]) -> Any:
+        return self._tensors[node["scalar"]][()]
+
+    def _text(self, node: dict[str, Any]) -> Any:
+        codes = self._tensors[node["text"]]
+        if codes.dtype != np.uint32 or codes.max(initial=0) > LAST_LETTER:
+            raise ValueError("an array that is no text")
+        *shape, width = codes.shape
+        letters = np.frombuffer(codes.tobytes(), dtype=f"<U{width}").reshape(shape)
+        return letters[()] if node["scalar"] else letters
+
+    def _objects(self, node: dict[str, Any]) -> np.ndarray:
+        found = np.empty(len(node["objects"]), dtype=object)
+        for number, each in enumerate(node["objects"]):  # one by one, lest NumPy takes tuples apart
+            found[number] = self.value(each)
+        return found.reshape(node["shape"])
+
+    def _jax(self, node: dict[str, Any]) -> jax.Array:
+        name = node["jax"]
+        if name not in self._on_device:
+            with jax.enable_x64(True):  # whatever precision is in force, the array has its own
+                self._on_device[name] = jnp.array(self._tensors[name])
+        return self._on_device[name]
+
+    def _key(self, node: dict[str, Any]) -> jax.Array:
+        return jax.random.wrap_key_data(jnp.array(self._tensors[node["key"]]), impl=node["method"])
+
+    def _object(self, node: dict[str, Any]) -> Any:
+        kind = class_named(node["class"])
+        values = {}
+        for name, described in node["fields"].items():
+            default = described == {"default": True}
+            values[name] = fields_of(kind)[name] if default else self.value(described)
+        made = instance_of(kind, values)
+        if kind is not MissingFunction:
+            return made
+        self.missing.add(made.name)
+        return self._functions.get(made.name, made)
+
+    def _function(self, node: dict[str, Any]) -> Any:
+        return known_functions()[node["function"]]
+
+    def _partial(self, node: dict[str, Any]) -> Any:
+        function, args, keywords = map(self.value, node["partial"])
+        return jax.tree_util.Partial(function, *args, **keywords)
+
+
+# The method of Builder for the first key of a description.
+BY_KEY = {
+    "tuple": "collection",
+    "set": "collection",
+    "frozenset": "collection",
+    "dict": "dictionary",
+    "float": "number",
+    "bytes": "bytes",
+    "numpy": "array",
+    "scalar": "scalar",
+    "text": "text",
+    "objects": "objects",
+    "jax": "jax",
+    "key": "key",
+    "class": "object",
+    "function": "function",
+    "partial": "partial",
+}
+
+
+def words(node: Any, tensors: Mapping[str, np.ndarray]) -> Any:
+    """A description as plain values where it is one, else as text such as Gaussian(bandwidth=0.5)."""
+    if isinstance(node, list):
+        return [words(each, tensors) for each in node]
+    if not isinstance(node, dict):
+        return node
+    kind, content = next(iter(node.items()))
+    if kind == "class":
+        return _object(content, node["fields"], tensors)
+    if kind in ("tuple", "set", "frozenset"):
+        return [words(each, tensors) for each in content]
+    if kind == "dict":
+        return {str(words(name, tensors)): words(each, tensors) for name, each in content}
+    if kind in ("numpy", "jax"):
+        return f"array of shape {tensors[content].shape[:: -1 if node.get('transposed') else 1]}"
+    if kind == "scalar":
+        return tensors[content].item()
+    if kind == "partial":
+        return words(content[0], tensors)
+    return FIXED.get(kind, str(content))
+
+
+def _object(name: str, fields: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> str:
+    if name == MISSING:
+        return f"function {fields['name']}"
+    shown = (f"{key}={words(each, tensors)}" for key, each in fields.items())
+    own = re.split("[.:]", name)[-1]
+    return f"{own}({', '.join(shown)})"
+
+
+def functions_in(node: Any) -> Iterator[str]:
+    """The names of functions that a description has lost."""
+    if isinstance(node, dict):
+        if node.get("class") == MISSING:
+            yield node["fields"]["name"]
+        node = list(node.values())
+    for each in node if isinstance(node, list) else ():
+        yield from functions_in(each)

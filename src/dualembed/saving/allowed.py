@@ -1,0 +1,279 @@
+"""Which classes and functions model files may hold, and the words by which files call them.
+
+Parts of dualembed have words, such as kernels.Gaussian, which stay when modules and classes move; parts of equinox.nn
+have their place there. Whatever is not listed here is never saved, imported or built. A few known functions are kept by
+name; of all others the name is kept alone, since files must not bring code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dualembed import checks
+
+EQUINOX = re.compile(r"equinox\.nn(\._?[a-z]\w*)+:[A-Za-z_]\w*")
+# Pairs of functions, which are kept by name as functions are.
+PAIRS = ("optax._src.base:GradientTransformation", "optax._src.base:GradientTransformationExtraArgs")
+
+# What networks are made of. None of these reads or writes anything, whatever it is given.
+ACTIVATIONS = (
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh", "identity", "leaky_relu", "log_sigmoid",
+    "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus",
+    "sparse_plus", "sparse_sigmoid", "squareplus", "tanh",
+)  # fmt: skip
+ELEMENTWISE = ("abs", "arctan", "cos", "exp", "log1p", "maximum", "minimum", "sin", "sinc", "sqrt", "square")
+
+# The first part of a word, the module that the classes are in by now, and the second parts: their names. A word is for
+# ever. When a class moves, its name moves to another module here, within the same first part; when it is renamed, the
+# old name stays here and RENAMED has the new one; when it is dropped, its word goes to GONE.
+PARTS: dict[str, dict[str, str]] = {
+    "baselines": {
+        "baselines.compositional": "SCGD",
+        "baselines.conditional_embedding": "ConditionalEmbeddingTwoStep",
+        "baselines.double_sampling": "DoubleSampling",
+        "baselines.gtd2": "GTD2",
+        "baselines.kernel_bellman": "KernelBellmanLoss",
+        "baselines.kernel_iv": "KernelIV",
+        "baselines.lstd": "LSTD",
+        "baselines.mdp_embedding": "BellmanResidual FeatureCourse KernelCourse MDPKernelEmbedding "
+        "MDPRandomFeatureEmbedding Prepared Run Transitions",
+        "baselines.residual_gradient": "ResidualGradient",
+        "baselines.sample_average": "BatchSAA",
+        "baselines.temporal_difference": "TD0 TDC",
+        "baselines.two_stage_least_squares": "Monomials TwoStageLeastSquares",
+        "baselines.virtual_samples": "VirtualSamples",
+    },
+    "control": {
+        "control.average_cost": "AverageCostSolution",
+        "control.online": "Mean Stage",
+        "control.policy_iteration": "EpsilonGreedy PolicyIteration Round",
+        "control.q_learning": "QLearning",
+    },
+    "data": {"data.conditions": "Column Comparison Condition", "data.playing": "Move", "data.qm7": "Molecules"},
+    "embeddings": {
+        "embeddings.conditional": "ConditionalEmbedding",
+        "embeddings.samples": "JointEmbedding MeanEmbedding",
+        "embeddings.smoothers": "FeatureSmoother KernelSmoother",
+    },
+    "estimators": {
+        "estimators.base": "Selection",
+        "estimators.coding": "Coding Column",
+        "estimators.diagnostics": "Diagnostics FirstStage",
+        "estimators.fitting": "Fit Recipe",
+        "estimators.returns": "Returns",
+        "estimators.solved": "Headline Solved",
+        "estimators.streams": "Stream",
+        "estimators.transitions": "Transitions",
+    },
+    "comparison": {"comparison": "Comparison"},
+    "answers": {"answers.answer": "Answer VerdictRules", "answers.question": "Question"},
+    "linear": {
+        "linear.fit": "LinearFit Overlap",
+        "linear.functional": "Functional",
+        "linear.candidates": "RidgePath",
+        "linear.path": "Average Estimates",
+        "linear.sums": "Sums",
+    },
+    "kernels": {
+        "kernels.base": "Columns Product Scaled Sum",
+        "kernels.distributions": "HaarIntegral MeanOverDraws ProbabilityProduct",
+        "kernels.inner_product": "ArcCosine ArcSine Polynomial",
+        "kernels.stationary": "Categorical Gaussian Laplacian Matern32 Matern52 Periodic",
+    },
+    "links": {"links": "Clipped Direct Legendre"},
+    "losses": {"losses": "Hinge Huber Logistic Pinball Poisson SmoothedHinge Square SquaredHinge"},
+    "plot": {"plot.fields": "Field Place"},
+    "problems": {
+        "problems.action_value": "ActionValue LambdaReturn",
+        "problems.base": "Moment Terms",
+        "problems.hitting_time": "Committor HittingTime",
+        "problems.instrumental": "InstrumentalVariables",
+        "problems.invariance": "Invariance",
+        "problems.linear_control": "AverageCost FirstExit",
+        "problems.policy_evaluation": "PolicyEvaluation",
+        "problems.unconditional": "Unconditional",
+    },
+    "propensities": {"propensities": "Overlap"},
+    "report": {"report.effects": "Effect", "report.words": "Words", "report.worth": "Worth"},
+    "saddle": {"saddle": "DualFunction Saddle"},
+    "samplers": {
+        "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "
+        "Resampled ResampledPlan Rotation2D Rotation3D"
+    },
+    "saving": {"saving.allowed": "MissingFunction"},
+    "schedules": {"schedules": "Constant InverseSqrt OffsetLinear OffsetPower OffsetSqrt Power"},
+    "selection": {
+        "selection.automatic": "Fit",
+        "selection.averaging": "Setting",
+        "selection.known_part": "GroupedRegression",
+        "selection.rows": "Groups Rows",
+        "selection.shapes": "Shape",
+        "selection.consistency": "Consistency",
+        "selection.evidence": "Found Moments Regression",
+        "selection.held_out": "HeldOut",
+        "selection.honest_score": "Score",
+        "selection.instruments": "Instruments",
+        "selection.noise": "Variances",
+        "selection.record": "Record Step",
+        "selection.search": "Choice Level Samples",
+    },
+    "solvers": {
+        "solvers.base": "Pair Probe Result Trace",
+        "solvers.centred_sgd": "CentredEmbeddingSGD",
+        "solvers.closed_form": "ClosedForm",
+        "solvers.embedding_sgd": "EmbeddingSGD",
+        "solvers.gap": "Gap",
+        "solvers.newton": "Curvature Newton Rows Slopes",
+        "solvers.preconditioner": "Preconditioner",
+        "solvers.sparse_form": "SparseForm SparseSums",
+        "solvers.statistics": "Statistics",
+        "solvers.stochastic": "Run Seen",
+        "estimates": "Estimate",
+        "solvers.uncertainty": "Spread Uncertainty",
+    },
+    "sources": {"sources": "Dataset DatasetPlan Simulator SimulatorPlan Stream StreamPlan"},
+    "spaces": {
+        "spaces.affine": "Affine AffineMap",
+        "spaces.base": "Layout Move Regulariser",
+        "spaces.basis": "Basis BasisMap",
+        "spaces.doubly_stochastic": "Blocks DoublyStochastic SeededFunction",
+        "spaces.fourier": "Fourier WaveMap",
+        "spaces.linear": "LinearFunction Weights",
+        "spaces.network": "Network NetworkFunction Training _Recombined",
+        "spaces.nystrom": "KMeansPlusPlus LandmarkMap LeverageScores Nystrom Uniform",
+        "spaces.preconditioned": "Preconditioned TransformedMap",
+        "spaces.rkhs": "Expansion KernelFunction RKHS",
+        "spaces.table": "Table TableMap",
+        "spaces.trail": "Trail",
+        "spaces.trended": "ActionFeatures Stack TrendedLandmarks",
+    },
+}
+RENAMED: dict[str, str] = {}
+"""Words whose class has another name by now, with that name."""
+GONE: frozenset[str] = frozenset()
+"""Words of older files whose class is no more; no other class takes one."""
+
+
+def places(parts: dict[str, dict[str, str]], renamed: dict[str, str]) -> dict[str, str]:
+    """ "module:class" of every word."""
+    found = {}
+    for room, modules in parts.items():
+        for module, names in modules.items():
+            for name in names.split():
+                word = f"{room}.{name}"
+                found[word] = f"dualembed.{module}:{renamed.get(word, name)}"
+    return found
+
+
+WORDS = places(PARTS, RENAMED)
+WORD_OF = {place: word for word, place in WORDS.items()}
+
+
+def class_name(kind: type) -> str | None:
+    """The word, or the place in another library, of a class that files may hold; else None."""
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    name = WORD_OF.get(place, place if _is_foreign(place) else None)
+    return name if _has_fields(kind) else None
+
+
+def class_named(name: str) -> type:
+    """The class of that name, refused unless files may hold it; nothing but a module's import is run."""
+    place = WORDS.get(name, name if _is_foreign(name) else None)
+    if place is not None:
+        module, _, own = place.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), own, None)
+        except ImportError:
+            found = None
+        if isinstance(found, type) and class_name(found) == name:
+            return found
+    raise checks.InputError(f"there is no part {name} of a model in this version of dualembed; use the one it is from")
+
+
+def fields_of(kind: Any) -> dict[str, Any]:
+    """The names of the class's fields, each with its default, `dataclasses.MISSING` where there is none."""
+    if issubclass(kind, tuple):
+        return {name: kind._field_defaults.get(name, dataclasses.MISSING) for name in kind._fields}
+    return {field.name: field.default for field in dataclasses.fields(kind)}
+
+
+def instance_of(kind: type, values: dict[str, Any]) -> Any:
+    """An object of the class with these values of its fields, made without running any code of the class."""
+    defaults = fields_of(kind)
+    strange = sorted(values.keys() - defaults.keys())
+    lacking = sorted(
+        name for name, default in defaults.items() if name not in values and default is dataclasses.MISSING
+    )
+    if strange or lacking:
+        raise checks.InputError(
+            f"{kind.__name__} has another make-up in this version of dualembed "
+            f"({', '.join(strange + lacking)}); use the one it is from"
+        )
+    whole = {**defaults, **values}
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, whole.values())
+    made = object.__new__(kind)
+    for name, value in whole.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _is_foreign(place: str) -> bool:
+    return place in PAIRS or EQUINOX.fullmatch(place) is not None
+
+
+def _has_fields(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+@dataclasses.dataclass(frozen=True)
+class MissingFunction:
+    """A function that a model had when it was saved, known by its name only; calling it says how to give it again.
+
+    `parameter` is the constructor's parameter that it was, if it was one.
+    """
+
+    name: str
+    parameter: str | None = None
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        again = f"load(path, functions={{{self.name!r}: ...}})"
+        if self.parameter is not None:
+            again += f" or model.set_params({self.parameter}=...)"
+        raise checks.InputError(f"the function {self.name} is not kept in model files; give it again by {again}")
+
+
+@functools.cache
+def known_functions() -> dict[str, Callable[..., Any]]:
+    """The functions that are found again on load, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module, names in ((jax.nn, ACTIVATIONS), (jnp, ELEMENTWISE)):
+        found |= {f"{module.__name__}:{name}": getattr(module, name) for name in names if hasattr(module, name)}
+    # An equinox network ends with a nameless identity by default.
+    for argument in inspect.signature(eqx.nn.MLP).parameters.values():
+        if inspect.isfunction(argument.default):
+            found[f"equinox.nn:MLP.{argument.name}"] = argument.default
+    return found
+
+
+def known_name(function: Any) -> str | None:
+    """The name by which the function is found again, or None."""
+    return next((name for name, known in known_functions().items() if known is function), None)
+
+
+def importable_name(function: Any) -> str | None:
+    """ "module:qualname", or None for lambdas, functions within functions and callable objects."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if isinstance(module, str) and isinstance(name, str) and re.fullmatch(r"\w+(\.\w+)*", name):
+        return f"{module}:{name}"
+    return None

@@ -1,0 +1,138 @@
+"""What older files say otherwise: their descriptions, brought up to this version's before anything is built.
+
+Whoever changes what files hold (a fitted attribute, a field of a part, how something is described) raises FORMAT in
+`models` by one and adds a step to STEPS here. A step works on JSON's terms alone, such as
+
+    fitted = description["fitted"]
+    fitted["errors_"] = {"class": "estimators.FrozenErrors", "fields": {"spread": fitted.pop("uncertainty_")}}
+
+so that it is as safe on hostile files as the rest. It may be given anything that JSON can say: what it raises where
+something is not as it should be is what `load` refuses the file with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# Where version 0.1 had the classes that its files may hold, and called them by: "dualembed.kernels.base:Sum". Their
+# words start with the first part of the module, and stay whatever becomes of the classes.
+PLACES_OF_0_1: dict[str, str] = {
+    "baselines.compositional": "SCGD",
+    "baselines.conditional_embedding": "ConditionalEmbeddingTwoStep",
+    "baselines.double_sampling": "DoubleSampling",
+    "baselines.gtd2": "GTD2",
+    "baselines.kernel_bellman": "KernelBellmanLoss",
+    "baselines.kernel_iv": "KernelIV",
+    "baselines.lstd": "LSTD",
+    "baselines.mdp_embedding": "BellmanResidual FeatureCourse KernelCourse MDPKernelEmbedding "
+    "MDPRandomFeatureEmbedding Prepared Run Transitions",
+    "baselines.residual_gradient": "ResidualGradient",
+    "baselines.sample_average": "BatchSAA",
+    "baselines.temporal_difference": "TD0 TDC",
+    "baselines.two_stage_least_squares": "Monomials TwoStageLeastSquares",
+    "baselines.virtual_samples": "VirtualSamples",
+    "control.average_cost": "AverageCostSolution",
+    "control.online": "Mean Stage",
+    "control.policy_iteration": "EpsilonGreedy PolicyIteration Round",
+    "control.q_learning": "QLearning",
+    "data.conditions": "Column Comparison Condition",
+    "data.playing": "Move",
+    "data.qm7": "Molecules",
+    "embeddings.conditional": "ConditionalEmbedding",
+    "embeddings.samples": "JointEmbedding MeanEmbedding",
+    "embeddings.smoothers": "FeatureSmoother KernelSmoother",
+    "estimators.base": "Selection",
+    "estimators.coding": "Coding Column",
+    "estimators.diagnostics": "Diagnostics FirstStage",
+    "estimators.fitting": "Fit Recipe",
+    "estimators.streams": "Stream",
+    "estimators.transitions": "Transitions",
+    "kernels.base": "Columns Product Scaled Sum",
+    "kernels.distributions": "HaarIntegral MeanOverDraws ProbabilityProduct",
+    "kernels.inner_product": "ArcCosine ArcSine Polynomial",
+    "kernels.stationary": "Categorical Gaussian Laplacian Matern32 Matern52 Periodic",
+    "links": "Clipped Direct Legendre",
+    "losses": "Hinge Huber Logistic Pinball Poisson SmoothedHinge Square SquaredHinge",
+    "plot.fields": "Field Place",
+    "problems.action_value": "ActionValue LambdaReturn",
+    "problems.base": "Moment Terms",
+    "problems.hitting_time": "Committor HittingTime",
+    "problems.instrumental": "InstrumentalVariables",
+    "problems.invariance": "Invariance",
+    "problems.linear_control": "AverageCost FirstExit",
+    "problems.policy_evaluation": "PolicyEvaluation",
+    "problems.unconditional": "Unconditional",
+    "propensities": "Overlap",
+    "report.effects": "Effect",
+    "report.words": "Words",
+    "report.worth": "Worth",
+    "saddle": "DualFunction Saddle",
+    "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "
+    "Resampled ResampledPlan Rotation2D Rotation3D",
+    "saving.functions": "MissingFunction",
+    "schedules": "Constant InverseSqrt OffsetLinear OffsetPower OffsetSqrt Power",
+    "selection.automatic": "Fit",
+    "selection.consistency": "Consistency",
+    "selection.evidence": "Found Moments Regression",
+    "selection.held_out": "HeldOut",
+    "selection.honest_score": "Score",
+    "selection.instruments": "Instruments",
+    "selection.noise": "Variances",
+    "selection.record": "Record Step",
+    "selection.search": "Choice Level Samples",
+    "solvers.base": "Pair Probe Result Trace",
+    "solvers.centred_sgd": "CentredEmbeddingSGD",
+    "solvers.closed_form": "ClosedForm",
+    "solvers.embedding_sgd": "EmbeddingSGD",
+    "solvers.gap": "Gap",
+    "solvers.newton": "Curvature Newton Rows Slopes",
+    "solvers.preconditioner": "Preconditioner",
+    "solvers.sparse_form": "SparseForm SparseSums",
+    "solvers.statistics": "Statistics",
+    "solvers.stochastic": "Run Seen",
+    "solvers.uncertainty": "Estimate Spread Uncertainty",
+    "sources": "Dataset DatasetPlan Simulator SimulatorPlan Stream StreamPlan",
+    "spaces.affine": "Affine AffineMap",
+    "spaces.base": "Layout Move Regulariser",
+    "spaces.basis": "Basis BasisMap",
+    "spaces.doubly_stochastic": "Blocks DoublyStochastic SeededFunction",
+    "spaces.fourier": "Fourier WaveMap",
+    "spaces.linear": "LinearFunction Weights",
+    "spaces.network": "Network NetworkFunction Training _Recombined",
+    "spaces.nystrom": "KMeansPlusPlus LandmarkMap LeverageScores Nystrom Uniform",
+    "spaces.preconditioned": "Preconditioned TransformedMap",
+    "spaces.rkhs": "Expansion KernelFunction RKHS",
+    "spaces.table": "Table TableMap",
+    "spaces.trail": "Trail",
+}
+WORDS_OF_0_1 = {
+    f"dualembed.{module}:{name}": f"{module.partition('.')[0]}.{name}"
+    for module, names in PLACES_OF_0_1.items()
+    for name in names.split()
+}
+
+
+def migrate(description: Any, number: int) -> Any:
+    """The description of a file of format `number`, in the terms of today's; it is changed in place."""
+    while number in STEPS:
+        STEPS[number](description)
+        number += 1
+    return description
+
+
+def _words_for_places(description: Any) -> None:
+    """Format 1 called classes by the modules that they were in."""
+    waiting = [description]
+    while waiting:  # not by calls, since a file may nest deeper than those can
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("class"), str):
+                node["class"] = WORDS_OF_0_1.get(node["class"], node["class"])
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+
+
+STEPS: dict[int, Callable[[Any], None]] = {1: _words_for_places}
+"""From each older format to the next."""
