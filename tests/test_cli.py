@@ -53,63 +53,55 @@ def method(monkeypatch: pytest.MonkeyPatch) -> Method:
     return method
 
 
+# What main answers to each of the lists of arguments, and which of the modules are there by then.
+ANSWERS = """
+import contextlib, io, json, sys
+from dualembed.cli import main
+questions, modules = json.loads(sys.argv[1])
+answers = []
+for arguments in questions:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main(arguments)
+    answers.append([code, errors.getvalue(), [name for name in modules if name in sys.modules]])
+print(json.dumps(answers))
+"""
+
+
+def answers(questions: list[list[str]], modules: tuple[str, ...]) -> list[Any]:
+    """The exit code, the errors and the modules imported so far of each command, given one after the other."""
+    outcome = python("-c", ANSWERS, json.dumps([questions, modules]))
+    assert outcome.returncode == 0, outcome.stderr
+    found: list[Any] = json.loads(outcome.stdout)
+    return found
+
+
 def test_help_answers_at_once_without_heavy_imports() -> None:
-    program = (
-        "import sys\n"
-        "from dualembed.cli import main\n"
-        "code = main(sys.argv[1:])\n"
-        f"heavy = [name for name in {HEAVY} if name in sys.modules]\n"
-        "sys.exit(f'imported {heavy}' if heavy else code)\n"
-    )
-    for arguments in (
-        ["--help"],
-        ["fit", "--help"],
-        ["fit", "iv", "--help"],
-        ["reproduce", "--help"],
-        ["--version"],
-        [],
-    ):
-        before = processor_seconds()
-        outcome = python("-c", program, *arguments)
-        assert outcome.returncode == 0, outcome.stderr
-        assert processor_seconds() - before < 0.5
+    commands = (["fit"], ["fit", "iv"], ["ask"], ["reproduce"])
+    questions = [["--help"], *([*command, "--help"] for command in commands), ["--version"], []]
+    assert answers(questions, HEAVY) == [[0, "", []]] * len(questions)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["fit", "policy-evaluation", "lag.csv", "--out", "m"], "did you mean 'log.csv'?"),
-        (["fit", "policy-evaluation", "log.csv", "--out", "m", "--discount", "2"], "--discount must be from 0 to 1"),
-        (["fit", "policy-evaluation", "log.csv", "--out", "m", "--reward", "rewad"], "did you mean 'reward'?"),
-        (["fit", "policy-evaluation", "log.csv", "--out", "m", "--reward", "kind"], "'kind' holds 'red' in data row 1"),
-        (["fit", "hitting-time", "log.csv", "--out", "m", "--target", "sped > 1"], "names the column 'sped'"),
-        (["predict", "mm", "log.csv", "--out", "values.csv"], "there is no file mm"),
-        (["score", "mm", "log.csv"], "there is no file mm"),
-        (["info", "log.cvs"], "did you mean 'log.csv'?"),
-    ],
-)
 def test_mistakes_with_files_and_columns_are_told_without_waiting_for_jax(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").write_text("state,reward,next_state,kind\n0,1,0.5,red\n0.5,2,1,blue\n")
-    program = (
-        "import sys\n"
-        "from dualembed.cli import main\n"
-        "code = main(sys.argv[1:])\n"
-        "late = [name for name in ('jax', 'scipy', 'sklearn', 'matplotlib') if name in sys.modules]\n"
-        "sys.exit(f'imported {late}' if late else code)\n"
-    )
-    before = processor_seconds()
-    outcome = python("-c", program, *arguments)
-    assert (outcome.returncode, words in outcome.stderr) == (2, True), outcome.stderr
-    assert processor_seconds() - before < 1.5
-
-
-def processor_seconds() -> float:
-    """Seconds that finished child processes have computed, which other work on the machine does not add to."""
-    used = os.times()
-    return used.children_user + used.children_system
+    policy = ["fit", "policy-evaluation"]
+    told = [
+        ([*policy, "lag.csv", "--out", "m"], "did you mean 'log.csv'?"),
+        ([*policy, "log.csv", "--out", "m", "--discount", "2"], "--discount must be from 0 to 1"),
+        ([*policy, "log.csv", "--out", "m", "--reward", "rewad"], "did you mean 'reward'?"),
+        ([*policy, "log.csv", "--out", "m", "--reward", "kind"], "'kind' holds 'red' in data row 1"),
+        (["fit", "hitting-time", "log.csv", "--out", "m", "--target", "sped > 1"], "names the column 'sped'"),
+        (["predict", "mm", "log.csv", "--out", "values.csv"], "there is no file mm"),
+        (["score", "mm", "log.csv"], "there is no file mm"),
+        (["ask", "mm"], "there is no file mm"),
+        (["ask", "log.csv", "--level", "2"], "--level must lie between 0 and 1"),
+        (["info", "log.cvs"], "did you mean 'log.csv'?"),
+    ]
+    found = answers([arguments for arguments, _ in told], ("jax", "scipy", "sklearn", "matplotlib"))
+    for (_, words), (code, errors, late) in zip(told, found, strict=True):
+        assert (code, words in errors, late) == (2, True, []), errors
 
 
 def test_package_imports_no_jax_until_a_name_is_used() -> None:

@@ -108,6 +108,7 @@ def without_self_tuned():
     )
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_its_figure_and_a_second_one_recalls_it(without_self_tuned, tmp_path) -> None:
     ledger = Ledger(tmp_path / "trials.jsonl")
     report = run(without_self_tuned, trials=2, seed=0, quick=True, progress=track, ledger=ledger)

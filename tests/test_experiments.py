@@ -186,7 +186,7 @@ WALKS: dict[str, tuple[Experiment, int, dict[str, Settings]]] = {
     ),
     "cartpole": (
         cartpole.EXPERIMENT,
-        800,
+        100,
         {
             "residual-gradient": {"primal bandwidth": 2.0, **STEPS},
             "preconditioned-sgd": {"primal bandwidth": 2.0, "dual bandwidth": 1.0, **STEPS, "primal rate": 1.0},
@@ -204,7 +204,13 @@ def walk(name: str, ledger: Ledger | None = None) -> Report:
     return run(small, trials=2, seed=3, quick=True, progress=track, chosen=chosen, ledger=ledger)
 
 
-@pytest.mark.parametrize("name", WALKS)
+# One walk shows the path that all of them share; the others are for make slow.
+LONG_WALKS = ("noisy", "illustration", "cartpole")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG_WALKS else name for name in WALKS]
+)
 def test_a_quick_run_walks_the_same_path_to_finite_numbers_and_figures(name: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "trials.jsonl")
     report = walk(name, ledger)

@@ -177,7 +177,7 @@ def test_features_that_do_not_fit_are_made_anew_and_tiles_add_up(monkeypatch: py
     both = saddle("logistic")
     whole = de.solve(0, both, solvers.Newton())
     monkeypatch.setattr(newton, "CACHE", 0)
-    monkeypatch.setattr("dualembed.solvers.statistics.TILE", 150)
+    monkeypatch.setattr("dualembed.problems.base.TILE", 150)
     tiled = de.solve(0, both, solvers.Newton())
     np.testing.assert_allclose(tiled.primal.weights, whole.primal.weights, rtol=1e-5)
 

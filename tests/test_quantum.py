@@ -192,6 +192,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 def test_every_method_learns_and_the_report_is_written(small: qm7.Molecules, tmp_path: Path) -> None:
     experiment = replace(quantum.EXPERIMENT, contenders=CONTENDERS, quick_samples=SAMPLES, most_trials=2)
     report = run(experiment, trials=3, seed=0, quick=True, progress=track, chosen=CHOSEN)

@@ -24,7 +24,7 @@ RATE = (0.05, 0.08)
 PROBES = jax.random.normal(jax.random.key(99), (5, DIMENSION))
 
 
-def terms_of(sample: dict[str, jax.Array]) -> problems.Terms:
+def terms_numpy(sample: dict[str, jax.Array]) -> problems.Terms:
     return problems.Terms(sample["points"], sample["weights"], sample["offset"], sample["context"], sample["target"])
 
 
@@ -39,8 +39,22 @@ def data() -> sources.Dataset:
     )
 
 
-def family(space: Any, state: Any, xs: jax.Array, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(values at xs, |f|²) of a family of functions through the current one at theta = 0."""
+@jax.jit
+def seen(space: Any, state: Any, xs: jax.Array) -> jax.Array:
+    """Values at as many points as the data have points and contexts together, and then at the probes."""
+    return space.evaluate(state, jnp.concatenate([xs, PROBES]))
+
+
+def everywhere(space: Any, state: Any, terms: problems.Terms) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Values at the points, at the contexts and at the probes, from one program for each space."""
+    values = seen(space, state, jnp.concatenate([terms.points.reshape(-1, DIMENSION), terms.context]))
+    return values[: ROWS * POINTS], values[ROWS * POINTS : -len(PROBES)], values[-len(PROBES) :]
+
+
+def family(
+    state: Any, xs: jax.Array, theta: jax.Array, current: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """(values at xs, |f|²) of a family of functions through the current one, (at xs, at the probes), at theta = 0."""
     if hasattr(state, "current"):  # linear: the weights
         weights = state.current + theta
         return state.features(xs) @ weights, jnp.sum(weights**2)
@@ -49,8 +63,7 @@ def family(space: Any, state: Any, xs: jax.Array, theta: jax.Array) -> tuple[jax
         network = state.network.with_parameters(unravel(flat + theta))
         return network.evaluate(xs), jnp.sum((flat + theta) ** 2)
     # Functions of an RKHS: along k(probe, ·), where <f, k(probe, ·)> = f(probe).
-    values = space.evaluate(state, xs) + KERNEL.gram(xs, PROBES) @ theta
-    return values, 2 * space.evaluate(state, PROBES) @ theta
+    return current[0] + KERNEL.gram(xs, PROBES) @ theta, 2 * current[1] @ theta
 
 
 def size_of(state: Any) -> int:
@@ -72,15 +85,22 @@ def change(space: Any, old: Any, new: Any) -> jax.Array:
     return space.evaluate(new, PROBES) - space.evaluate(old, PROBES)
 
 
-@jax.jit
 def gradients(saddle: Saddle, run: Run) -> tuple[jax.Array, jax.Array]:
     """Gradients of the empirical saddle in both players, by autodiff of its definition."""
+    terms = saddle.terms()
+    points, _, primal_probes = everywhere(saddle.primal, run.primal, terms)
+    _, contexts, dual_probes = everywhere(saddle.dual, run.dual, terms)
+    return differentiated(saddle, run, (points, primal_probes), (contexts, dual_probes))
+
+
+@jax.jit
+def differentiated(saddle: Saddle, run: Run, primal: Any, dual: Any) -> tuple[jax.Array, jax.Array]:
     terms = saddle.terms()
     points = terms.points.reshape(-1, DIMENSION)
 
     def value(theta: jax.Array, eta: jax.Array) -> jax.Array:
-        f, primal_norm2 = family(saddle.primal, run.primal, points, theta)
-        v, dual_norm2 = family(saddle.dual, run.dual, terms.context, eta)
+        f, primal_norm2 = family(run.primal, points, theta, primal)
+        v, dual_norm2 = family(run.dual, terms.context, eta, dual)
         u = saddle.active_link.dual(saddle.loss, v, terms.target)
         moment = jnp.sum(terms.weights * f.reshape(ROWS, POINTS), axis=1) + terms.offset
         payoff = jnp.mean(u * moment - saddle.loss.conjugate(u, terms.target))
@@ -111,12 +131,12 @@ PAIRS = list(zip(EXACT, EXACT[1:] + EXACT[:1], strict=True))
 
 @pytest.mark.parametrize(("primal", "dual"), PAIRS)
 def test_a_full_batch_step_is_the_gradient_of_the_empirical_saddle(primal: str, dual: str) -> None:
-    check_step(problems.Moment(data(), terms_of), primal, dual)
+    check_step(problems.Moment(data(), terms_numpy), primal, dual)
 
 
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Huber(5.0)])
 def test_the_same_holds_behind_a_link(loss: losses.Loss) -> None:
-    check_step(problems.Moment(data(), terms_of, loss), "fourier", "nystrom")
+    check_step(problems.Moment(data(), terms_numpy, loss), "fourier", "nystrom")
 
 
 def check_step(problem: problems.Problem, primal: str, dual: str) -> None:
@@ -139,7 +159,7 @@ def check_step(problem: problems.Problem, primal: str, dual: str) -> None:
 )
 def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, other: str) -> None:
     pair = {"primal": SPACES[other], "dual": SPACES[other], role: SPACES["doubly-stochastic"]}
-    saddle = Saddle(problems.Moment(data(), terms_of), **pair, primal_penalty=PENALTY[0], dual_penalty=PENALTY[1])
+    saddle = Saddle(problems.Moment(data(), terms_numpy), **pair, primal_penalty=PENALTY[0], dual_penalty=PENALTY[1])
     _, run, batch = started(saddle)
     move, rate, regulariser = move_of(saddle, run, batch, role)
     space, state = getattr(saddle, role), getattr(run, role)
@@ -155,7 +175,8 @@ def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, othe
     np.testing.assert_allclose(before[0], shrink * state.coefficients[:3], rtol=1e-5, atol=1e-7)
     gradient = gradients(saddle, run)[role == "dual"]
     expected = rate * gradient * (1 if role == "dual" else -1)
-    mean = jnp.mean(added, axis=0) + (shrink - 1) * space.evaluate(state, PROBES)
+    probes = everywhere(space, state, saddle.terms())[2]
+    mean = jnp.mean(added, axis=0) + (shrink - 1) * probes
     error = jnp.std(added, axis=0) / np.sqrt(len(added))
     assert np.all(np.abs(mean - expected) < 4 * error + 1e-6)
     assert np.all(4 * error < 0.2 * np.max(np.abs(expected)))  # the test could tell a wrong factor
@@ -164,8 +185,8 @@ def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, othe
 def move_of(saddle: Saddle, run: Run, batch: Any, role: str) -> tuple[Move, float, Regulariser]:
     """The fourth step as the space in that role sees it."""
     terms = saddle.problem.terms(batch[0])
-    values = saddle.primal.evaluate(run.primal, terms.points.reshape(-1, DIMENSION)).reshape(ROWS, POINTS)
-    dual_values = saddle.dual.evaluate(run.dual, terms.context)
+    values = everywhere(saddle.primal, run.primal, terms)[0].reshape(ROWS, POINTS)
+    dual_values = everywhere(saddle.dual, run.dual, terms)[1]
     primal_slopes, dual_slopes = saddle.slopes(terms, values, dual_values)
     number = jnp.asarray(3)
     if role == "primal":
