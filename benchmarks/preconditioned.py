@@ -31,7 +31,7 @@ import numpy as np
 import dualembed as de
 from dualembed import kernels, losses, problems, schedules, solvers, sources, spaces
 from dualembed.experiments import cartpole
-from dualembed.solvers.statistics import on_host
+from dualembed.spaces.features import to_numpy
 
 ROWS, BATCH, LANDMARKS = 40_000, 20, 300
 TUNING_SEED = 100  # the first seed of a sweep; the reported ones start at 0
@@ -210,7 +210,7 @@ def closed_form(seeds: int, rows: int) -> dict[str, Any]:
     for seed in range(seeds):
         saddle = value_saddle(seed, (6.0, 6.0), rows, loss=losses.Square(), **PENALTIES)
         found = de.solve(seed, saddle, solvers.ClosedForm()).primal
-        features, weights = on_host(found.features), np.asarray(found.weights, dtype=float)
+        features, weights = to_numpy(found.features), np.asarray(found.weights, dtype=float)
         errors.append(cartpole.PROCESS.msbe(lambda xs, phi=features, theta=weights: phi(xs) @ theta))
     return {"value": float(np.mean(errors)), "errors": errors}
 

@@ -18,8 +18,8 @@ from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction
 from dualembed.solvers.base import EarlyStopWarning, Pair, Result
 from dualembed.solvers.newton import check_smooth
-from dualembed.solvers.statistics import features_at, on_host
 from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.features import evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.nystrom import Nystrom, whitened
 
@@ -85,8 +85,8 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
                 f"{self.folds}-fold cross-validation needs at least {2 * self.folds} rows, not {len(y)}; give a penalty"
             )
         on_x, on_z = self._features(self.context_kernel, x), self._features(self.kernel, z.reshape(-1, z.shape[-1]))
-        phi = features_at(on_x, x)
-        psi = features_at(on_z, z.reshape(-1, z.shape[-1])).reshape(*z.shape[:2], -1).mean(axis=1)
+        phi = evaluate_features(on_x, x)
+        psi = evaluate_features(on_z, z.reshape(-1, z.shape[-1])).reshape(*z.shape[:2], -1).mean(axis=1)
         embedding_penalty, penalty = self._penalties(phi, psi, y)
         operator = FirstStage(phi, psi).operator(embedding_penalty)
         (weights,), residual = second_stage(phi @ operator, y, self.loss, [penalty])
@@ -105,8 +105,8 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         landmarks = np.unique(points, axis=0)
         if len(landmarks) > self.cap:
             layout = Layout(landmarks, steps=1, batch=1, per_sample=1, capacity=1)
-            return on_host(Nystrom(kernel, self.size).feature_map(jax.random.key(self.seed), layout))
-        features = on_host(whitened(kernel, landmarks))
+            return to_numpy(Nystrom(kernel, self.size).feature_map(jax.random.key(self.seed), layout))
+        features = to_numpy(whitened(kernel, landmarks))
         kept = np.any(features.whitener != 0, axis=0)  # directions lost to rounding are columns of zeros
         return eqx.tree_at(lambda each: each.whitener, features, features.whitener[:, kept])
 

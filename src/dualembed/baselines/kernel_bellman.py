@@ -9,11 +9,13 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.solvers.closed_form import check, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import double_terms, features_at, gather, moment_features, on_host
+from dualembed.solvers.statistics import gather
 from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 
@@ -67,11 +69,11 @@ class KernelBellmanLoss(Solver):
 
 def diagonal(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[np.ndarray, np.ndarray]:
     """(E[k(κ, κ) ggᵀ], E[k(κ, κ) g (y - offset)]), what the pairs i = j add to the V-statistic n times over."""
-    primal, dual = on_host(primal), on_host(dual)
+    primal, dual = to_numpy(primal), to_numpy(dual)
     normal, right, rows = np.zeros((primal.size, primal.size)), np.zeros(primal.size), 0
-    for terms in double_terms(saddle.problem):
-        g = moment_features(primal, terms)
-        weighted = np.sum(features_at(dual, terms.context) ** 2, axis=1)[:, None] * g
+    for terms in iter_terms(saddle.problem):
+        g = moment_features(primal, terms.points, terms.weights)
+        weighted = np.sum(evaluate_features(dual, terms.context) ** 2, axis=1)[:, None] * g
         normal += weighted.T @ g
         right += weighted.T @ (terms.target - terms.offset)
         rows += len(g)

@@ -12,10 +12,11 @@ from dualembed import checks
 from dualembed.baselines.sample_average import primal_features
 from dualembed.kernels.arrays import check_single
 from dualembed.links import Direct
+from dualembed.problems.base import iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.solvers.closed_form import check, number
-from dualembed.solvers.statistics import double_terms, gather
+from dualembed.solvers.statistics import gather
 from dualembed.sources import Sample
 from dualembed.spaces.linear import LinearFunction
 
@@ -51,7 +52,7 @@ class LSTD(Solver):
         """The solution on the whole finite data set, in float64; nothing is iterated, so that a probe sees nothing."""
         check(saddle)
         sample = self._sample(saddle)
-        for terms in double_terms(saddle.problem, sample):
+        for terms in iter_terms(saddle.problem, sample):
             check_first_point("LSTD", terms)
         features = primal_features(key, saddle)
         (sums,) = gather(saddle.problem, features, features, sample=sample)

@@ -27,9 +27,9 @@ from dualembed.problems import PolicyEvaluation
 from dualembed.saddle import DualFunction
 from dualembed.schedules import OffsetLinear, Schedule
 from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace
-from dualembed.solvers.statistics import features_at, on_host
 from dualembed.sources import Dataset
 from dualembed.spaces.base import FeatureMap, Function, Layout, Regulariser
+from dualembed.spaces.features import evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace, running_average
 from dualembed.spaces.rkhs import KernelFunction
 
@@ -109,7 +109,7 @@ class EmbeddedSGD(eqx.Module):
 
         def pairs(run: Run) -> Iterator[Pair]:
             for weights in (run.average, run.current):
-                yield with_residual(on_host(course.function(weights)), embedding, kept)
+                yield with_residual(to_numpy(course.function(weights)), embedding, kept)
 
         def look(step: int, run: Run) -> None:
             if probe is not None and step in wanted:
@@ -232,9 +232,9 @@ class MDPRandomFeatureEmbedding(EmbeddedSGD):
         )  # fmt: skip
         layout = Layout(kept.state, steps=1, batch=1, per_sample=1, capacity=1)
         features = self.space.feature_map(key, layout)
-        host = on_host(features)
-        following = kept.bootstrap[:, None] * features_at(host, kept.next_state)
-        directions = features_at(host, data.state) - embedding.expectation(following, data.state)
+        host = to_numpy(features)
+        following = kept.bootstrap[:, None] * evaluate_features(host, kept.next_state)
+        directions = evaluate_features(host, data.state) - embedding.expectation(following, data.state)
         return embedding, FeatureCourse(data.reward, data.weight, directions, features=features)
 
 

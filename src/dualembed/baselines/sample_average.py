@@ -12,13 +12,15 @@ from dualembed import checks
 from dualembed.kernels.arrays import check_single
 from dualembed.links import Direct
 from dualembed.losses import Loss
+from dualembed.problems.base import iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.solvers.closed_form import check_penalties, number, pseudo_inverse
 from dualembed.solvers.newton import check_smooth
-from dualembed.solvers.statistics import double_terms, gather, moment_features, on_host
+from dualembed.solvers.statistics import gather
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.basis import BasisMap
+from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 HALVINGS = 40  # of a step, until it is given up
@@ -114,9 +116,9 @@ class Risk:
     """mean loss_y(gᵀθ + offset) + λ1/2 |θ|² with its derivatives, in float64."""
 
     def __init__(self, saddle: Saddle, features: FeatureMap) -> None:
-        tiles = list(double_terms(saddle.problem))
+        tiles = list(iter_terms(saddle.problem))
         self.loss, self.penalty = saddle.loss, number(saddle.primal_penalty)
-        self.g = np.concatenate([moment_features(on_host(features), terms) for terms in tiles])
+        self.g = np.concatenate([moment_features(to_numpy(features), terms.points, terms.weights) for terms in tiles])
         self.offset, self.target = (np.concatenate([getattr(t, name) for t in tiles]) for name in ("offset", "target"))
         self.bulk = float(np.mean(np.sum(self.g**2, axis=1)))
         _, slope, _ = self._rows(self.offset)
@@ -163,7 +165,7 @@ def _moved(risk: Risk, theta: np.ndarray, gradient: np.ndarray, *, curvature: np
 
 def primal_features(key: jax.Array, saddle: Saddle) -> FeatureMap:
     """The primal's features placed on the data: those that `solvers.ClosedForm` has from the same key."""
-    tiles = [terms.points.reshape(-1, terms.points.shape[-1]) for terms in double_terms(saddle.problem)]
+    tiles = [terms.points.reshape(-1, terms.points.shape[-1]) for terms in iter_terms(saddle.problem)]
     points = np.concatenate(tiles)
     saddle.primal.check(points.shape[1])
     primal_key, _ = jax.random.split(key)
@@ -177,7 +179,7 @@ def no_dual(saddle: Saddle) -> DualFunction:
 
 def _constant(saddle: Saddle) -> BasisMap:
     """One feature of the context, which is 1."""
-    terms = next(double_terms(saddle.problem))
+    terms = next(iter_terms(saddle.problem))
     return BasisMap(jax.tree_util.Partial(one), terms.context.shape[1], 1)
 
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.problems import AverageCost, Moment, Terms
+from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result, solve
 from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import TILE, Statistics, double_terms, features_at, gather, on_host
+from dualembed.solvers.statistics import TILE, Statistics, gather
 from dualembed.sources import Sample
 from dualembed.spaces.base import FeatureMap, Function
+from dualembed.spaces.features import evaluate_features, to_numpy
 
 VANISHING = 1e-8  # of the largest: the root of what rounding leaves, since normal equations square it
 
@@ -53,11 +55,14 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
 
 def _check_not_zero(primal: FeatureMap, weights: np.ndarray, problem: AverageCost) -> None:
     """Raise where the eigenfunction vanishes at the reference, so that no multiple of it is 1 there."""
-    primal, reference = on_host(primal), np.asarray(problem.reference, dtype=np.float64)
-    there = abs(float((features_at(primal, reference[None]) @ weights)[0]))
-    states = np.concatenate([terms.context for terms in double_terms(problem)])
+    primal, reference = to_numpy(primal), np.asarray(problem.reference, dtype=np.float64)
+    there = abs(float((evaluate_features(primal, reference[None]) @ weights)[0]))
+    states = np.concatenate([terms.context for terms in iter_terms(problem)])
     sizes = np.concatenate(
-        [np.abs(features_at(primal, states[start : start + TILE]) @ weights) for start in range(0, len(states), TILE)]
+        [
+            np.abs(evaluate_features(primal, states[start : start + TILE]) @ weights)
+            for start in range(0, len(states), TILE)
+        ]
     )
     largest = int(np.argmax(sizes))
     if there <= VANISHING * sizes[largest]:
@@ -71,7 +76,7 @@ def _check_not_zero(primal: FeatureMap, weights: np.ndarray, problem: AverageCos
 def _check_reference(function: Function, problem: AverageCost) -> None:
     """Raise where z is far from 1 at the reference, or 0 at all the data: penalties can outweigh the normalisation."""
     reference = np.asarray(problem.reference)
-    states = np.concatenate([terms.context for terms in double_terms(problem)])
+    states = np.concatenate([terms.context for terms in iter_terms(problem)])
     values = np.asarray(function(np.concatenate([reference[None], states])))
     there, most = float(values[0]), float(np.max(values[1:]))
     if not (abs(there - 1.0) <= 0.5 and most > 0.01):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,16 @@ from dualembed.policies import state_rows
 from dualembed.problems import ActionValue
 from dualembed.problems.transitions import check_discount
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import Result, Solver, solve
+from dualembed.solvers.base import EarlyStopWarning, Result, Solver, solve
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.sources import Dataset
 from dualembed.spaces.base import FunctionSpace
 from dualembed.spaces.nystrom import Nystrom
 
 Table = dict[str, Any]
+
+OSCILLATES = 0.1  # of the next states, in which a policy that settles does not change for ever
+FEWEST_ROUNDS = 4  # of which all must change the policy by as much before it is said to go back and forth
 
 
 class EpsilonGreedy(eqx.Module):
@@ -90,10 +94,14 @@ def check_epsilon(epsilon: Any) -> None:
 
 
 class Round(eqx.Module):
-    """One round: the fitted Q, and in how many transitions its policy at s' differs from the one it evaluated."""
+    """One round: the fitted Q, and in how many transitions its policy at s' differs from the one it evaluated.
+
+    `value` is that of the evaluated policy by this Q, on average over the states of the transitions.
+    """
 
     result: Result
     changed: float
+    value: float = float("nan")
 
 
 class PolicyIteration(eqx.Module):
@@ -127,25 +135,43 @@ class PolicyIteration(eqx.Module):
     def fit(
         self, key: jax.Array | int, transitions: Table, *, start: EpsilonGreedy | None = None
     ) -> tuple[EpsilonGreedy, list[Round]]:
-        """(the last policy, what each round found), from columns state, action, reward, next_state, terminated.
+        """(the policy found, what each round found), from columns state, action, reward, next_state, terminated.
 
-        `start` is the policy to improve on; by default every action alike.
+        `start` is the policy to improve on; by default every action alike. The policy is the last one. Where all
+        of the last rounds changed it in a tenth of the states or more, it goes back and forth: there is then an
+        `EarlyStopWarning`, and it is the one with the highest value of all (one more round tells that of the last).
         """
         key = checks.as_key(key)
         policy = EpsilonGreedy(None, self.actions) if start is None else start
         checks.instance("start", policy, EpsilonGreedy, "such as control.EpsilonGreedy(q, actions)")
         checks.instance("transitions", transitions, dict, "give a dictionary of columns; of a Dataset, its table")
         table = {name: transitions[name] for name in self._columns(transitions)}
-        chances = policy(table["next_state"])
-        history = []
+        policies_so_far, history = [policy], []
         for _ in range(self.rounds):
-            result = self.evaluate(key, table, policy)
-            policy = EpsilonGreedy(result.primal, self.actions, self.epsilon)
-            before, chances = chances, policy(table["next_state"])
-            history.append(Round(result, float(np.mean(np.any(chances != before, axis=1)))))
+            history.append(self._round(key, table, policies_so_far[-1]))
+            policies_so_far.append(EpsilonGreedy(history[-1].result.primal, self.actions, self.epsilon))
             if history[-1].changed < self.tolerance:
-                break
-        return policy, history
+                return policies_so_far[-1], history
+        if len(history) < FEWEST_ROUNDS or min(each.changed for each in history[-FEWEST_ROUNDS:]) < OSCILLATES:
+            return policies_so_far[-1], history
+        last = self._round(key, table, policies_so_far[-1])
+        best = int(np.argmax([each.value for each in (*history, last)]))
+        warnings.warn(
+            f"the policy still changes in {history[-1].changed:.0%} of the next states after {self.rounds} rounds; the "
+            f"one that was evaluated in round {best + 1} has the highest value and is returned. More transitions, a "
+            "lower discount or a larger penalty may settle it",
+            EarlyStopWarning,
+            stacklevel=2,
+        )
+        return policies_so_far[best], history
+
+    def _round(self, key: jax.Array, table: Table, policy: EpsilonGreedy) -> Round:
+        """The evaluation of a policy, and by how much the policy that is greedy under it differs."""
+        result = self.evaluate(key, table, policy)
+        greedy = EpsilonGreedy(result.primal, self.actions, self.epsilon)
+        changed = np.any(greedy(table["next_state"]) != policy(table["next_state"]), axis=1)
+        value = np.sum(policy(table["state"]) * greedy.values(table["state"]), axis=1)
+        return Round(result, float(np.mean(changed)), float(np.mean(value)))
 
     def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.Policy) -> Result:
         """The policy's Q, from transitions of any policy."""

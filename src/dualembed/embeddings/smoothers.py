@@ -12,8 +12,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from dualembed import checks
 from dualembed.embeddings.values import TILE, kernel_of
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
-from dualembed.solvers.statistics import features_at, on_host
 from dualembed.spaces.base import FeatureMap, Function, Layout
+from dualembed.spaces.features import evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace
 from dualembed.spaces.nystrom import whitened
 from dualembed.spaces.rkhs import KernelFunction
@@ -75,11 +75,11 @@ class FeatureSmoother(Smoother):
 
     def weights(self, xs: np.ndarray) -> np.ndarray:
         """The map as a matrix (m, n)."""
-        return cho_solve((self.factor, True), features_at(self.features, xs).T).T @ self.design.T
+        return cho_solve((self.factor, True), evaluate_features(self.features, xs).T).T @ self.design.T
 
     def apply(self, xs: np.ndarray, values: np.ndarray) -> np.ndarray:
         """weights(xs) @ values, in O(nm + m²)."""
-        return features_at(self.features, xs) @ self._coefficients(values)
+        return evaluate_features(self.features, xs) @ self._coefficients(values)
 
     def function(self, values: np.ndarray) -> Function:
         """cᵀφ."""
@@ -136,8 +136,8 @@ def low_rank(
     """(β through the space's features, its penalty)."""
     space.check(x.shape[1])
     layout = Layout(x, steps=1, batch=1, per_sample=1, capacity=1)
-    features = on_host(space.feature_map(jax.random.key(choose.seed), layout))
-    design = scales[:, None] * features_at(features, x)
+    features = to_numpy(space.feature_map(jax.random.key(choose.seed), layout))
+    design = scales[:, None] * evaluate_features(features, x)
     gram = design.T @ design
     if penalty is None:
         strengths, right = np.linalg.eigh(gram)

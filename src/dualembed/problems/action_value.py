@@ -6,12 +6,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, require
+from dualembed.problems.base import Problem, Terms, columns_of, library, require
 from dualembed.problems.transitions import (
     check_discount,
     check_endings,
@@ -61,21 +60,23 @@ class ActionValue(Problem):
         """Points (s, a), (s', a'_j), weights 1, -discount π_j (not terminated), offset -r, context (s, a), target 0."""
         state, next_state = states_of("an action-value problem", sample, "action", "reward", "next_action")
         _check_single_steps(sample)
-        reward, ends = jnp.asarray(sample["reward"]), optional(sample, "terminated", 0.0)
-        pair = jnp.concatenate([state, columns_of("action", sample["action"])], axis=1)
+        xp = library(sample, self.discount)
+        reward, ends = xp.asarray(sample["reward"]), optional(sample, "terminated", 0.0)
+        pair = xp.concatenate([state, columns_of("action", sample["action"])], axis=1)
         actions = _next_actions(sample["next_action"], pair.shape[1] - state.shape[1])
         share = _shares(sample, actions.shape[1])
-        following = jnp.concatenate([jnp.repeat(next_state[:, None], actions.shape[1], axis=1), actions], axis=2)
+        following = xp.concatenate([xp.repeat(next_state[:, None], actions.shape[1], axis=1), actions], axis=2)
         return Terms(
-            points=jnp.concatenate([pair[:, None], following], axis=1),
-            weights=jnp.concatenate(
-                [jnp.ones_like(reward)[:, None], -self.discount * (1.0 - ends)[:, None] * share], axis=1
+            points=xp.concatenate([pair[:, None], following], axis=1),
+            weights=xp.concatenate(
+                [xp.ones_like(reward)[:, None], -self.discount * (1.0 - ends)[:, None] * share], axis=1
             ),
             offset=-reward,
             context=pair,
-            target=jnp.zeros_like(reward),
+            target=xp.zeros_like(reward),
             known=(True,) + (False,) * actions.shape[1],
             offset_known=self.reward_known,
+            actions=actions.shape[2],
         )
 
 
@@ -111,25 +112,27 @@ class LambdaReturn(Problem):
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s_n, a_n), n = 0..N, with the weights above, offset -Σ (γλ)^k r_k, context (s_0, a_0), target 0."""
+        xp = library(sample, self.discount, self.decay)
         rewards = _window(sample)
         count = rewards.shape[1]
-        pair = jnp.concatenate([columns_of("state", sample["state"]), columns_of("action", sample["action"])], axis=1)
+        pair = xp.concatenate([columns_of("state", sample["state"]), columns_of("action", sample["action"])], axis=1)
         actions = _next_actions(sample["next_action"], pair.shape[1] - sample["next_state"].shape[2])
-        length = sample["length"][:, None] if "length" in sample else jnp.full((len(rewards), 1), count, dtype=float)
-        number = jnp.arange(1, count + 1)
-        ends = sample["terminated"] if "terminated" in sample else jnp.zeros_like(rewards)
+        length = sample["length"][:, None] if "length" in sample else xp.full((len(rewards), 1), count, dtype=float)
+        number = xp.arange(1, count + 1)
+        ends = sample["terminated"] if "terminated" in sample else xp.zeros_like(rewards)
         # Rows beyond a window's end repeat its last one, which would count a termination there twice: once is enough.
-        survived = jnp.cumprod(1.0 - ends, axis=1) * (number <= length)
-        begun = jnp.concatenate([jnp.ones_like(survived[:, :1]), survived[:, :-1]], axis=1)
-        share = jnp.where(number == length, 1.0, 1.0 - self.decay) * self.decay ** (number - 1.0)
+        survived = xp.cumprod(1.0 - ends, axis=1) * (number <= length)
+        begun = xp.concatenate([xp.ones_like(survived[:, :1]), survived[:, :-1]], axis=1)
+        share = xp.where(number == length, 1.0, 1.0 - self.decay) * self.decay ** (number - 1.0)
         earned = rewards * begun * (number <= length) * (self.discount * self.decay) ** (number - 1.0)
         return Terms(
-            points=jnp.concatenate([pair[:, None], jnp.concatenate([sample["next_state"], actions], axis=2)], axis=1),
-            weights=jnp.concatenate([jnp.ones_like(rewards[:, :1]), -share * self.discount**number * survived], axis=1),
-            offset=-jnp.sum(earned, axis=1),
+            points=xp.concatenate([pair[:, None], xp.concatenate([sample["next_state"], actions], axis=2)], axis=1),
+            weights=xp.concatenate([xp.ones_like(rewards[:, :1]), -share * self.discount**number * survived], axis=1),
+            offset=-xp.sum(earned, axis=1),
             context=pair,
-            target=jnp.zeros_like(rewards[:, 0]),
+            target=xp.zeros_like(rewards[:, 0]),
             known=(True,) + (False,) * count,
+            actions=actions.shape[2],
         )
 
 
@@ -138,8 +141,8 @@ def _check_problem(problem: ActionValue | LambdaReturn) -> None:
     checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
     check_discount(problem.discount)
     if isinstance(problem.source, Dataset):
-        problem.terms(problem.source.columns)
-        check_endings(problem.source.columns, problem.discount)
+        problem.terms(problem.source.table)
+        check_endings(problem.source.table, problem.discount)
 
 
 def _check_single_steps(sample: Sample) -> None:
@@ -153,9 +156,9 @@ def _check_single_steps(sample: Sample) -> None:
         )
 
 
-def _next_actions(actions: Any, width: int) -> jax.Array:
+def _next_actions(actions: Any, width: int) -> Any:
     """Next actions as (B, J, a); (B,) is one discrete action, (B, J) are several."""
-    array = jnp.asarray(actions)
+    array = library(actions).asarray(actions)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim == 2:
@@ -166,21 +169,21 @@ def _next_actions(actions: Any, width: int) -> jax.Array:
             if width == 1
             else f"(rows, draws, {width}) for actions of {width} numbers (one action a row is next_action[:, None, :])"
         )
-        raise checks.InputError(f"next_action must have shape {wanted}, but has {jnp.shape(actions)}")
+        raise checks.InputError(f"next_action must have shape {wanted}, but has {np.shape(actions)}")
     return array
 
 
-def _shares(sample: Sample, count: int) -> jax.Array:
+def _shares(sample: Sample, count: int) -> Any:
     """π_j (B, J), refused unless every row is a distribution; 1 for a single next action."""
-    rows = np.shape(sample["state"])[0]
+    rows, xp = np.shape(sample["state"])[0], library(sample)
     if "next_probability" not in sample:
         if count > 1:
             raise checks.InputError(
                 f"{count} next actions a row need their probabilities in a column next_probability of shape "
                 f"({rows}, {count}); policies.expected_actions gives both"
             )
-        return jnp.ones((rows, 1))
-    shares = jnp.asarray(sample["next_probability"])
+        return xp.ones((rows, 1))
+    shares = xp.asarray(sample["next_probability"])
     shares = shares[:, None] if shares.ndim == 1 else shares
     if shares.shape != (rows, count):
         raise checks.InputError(f"next_probability must have shape ({rows}, {count}), but has {shares.shape}")
@@ -194,10 +197,10 @@ def _shares(sample: Sample, count: int) -> jax.Array:
     return shares
 
 
-def _window(sample: Sample) -> jax.Array:
+def _window(sample: Sample) -> Any:
     """The rewards (B, N) of windows whose columns belong together."""
     require("a λ-return problem", sample, "state", "action", "reward", "next_state", "next_action")
-    rewards = jnp.asarray(sample["reward"])
+    rewards = library(sample).asarray(sample["reward"])
     if rewards.ndim != 2:
         raise checks.InputError(
             f"reward must have shape (rows, steps), but has {rewards.shape}; trajectories.return_windows makes windows"

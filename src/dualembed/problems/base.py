@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.sources import Sample, Source
+from dualembed.sources import Dataset, Sample, Source
+
+TILE = 4096  # rows whose terms are held at one time
+FEWEST = 64  # rows, to which fewer are padded before terms are made of them in JAX
 
 
 class Terms(eqx.Module):
@@ -20,20 +24,22 @@ class Terms(eqx.Module):
 
     points (B, K, d), weights (B, K), offset (B,), context (B, c), target (B,). `known` says for each of the K points
     whether the context determines its weights_k f(points_k) (V(s) given s), and `offset_known` whether it determines
-    the offset; the honest score uses both. Empty means none of the points.
+    the offset; the honest score uses both. Empty means none of the points. The last `actions` coordinates of a point
+    are an action's.
     """
 
-    points: jax.Array
-    weights: jax.Array
-    offset: jax.Array
-    context: jax.Array
-    target: jax.Array
+    points: Any
+    weights: Any
+    offset: Any
+    context: Any
+    target: Any
     known: tuple[bool, ...] = eqx.field(default=(), static=True)
     offset_known: bool = eqx.field(default=False, static=True)
+    actions: int = eqx.field(default=0, static=True)
 
-    def moment(self, values: jax.Array) -> jax.Array:
+    def moment(self, values: Any) -> Any:
         """Σ_k weights_k values_k + offset for values (B, K) of f at the points: shape (B,)."""
-        return jnp.sum(self.weights * values, axis=1) + self.offset
+        return (self.weights * values).sum(axis=1) + self.offset
 
     def check(self) -> None:
         """Raise one clear sentence when the shapes do not belong together."""
@@ -58,6 +64,7 @@ class Problem(eqx.Module):
 
     source: eqx.AbstractVar[Source]
     loss: eqx.AbstractVar[Loss]
+    positive: ClassVar[bool] = False  # whether f is known to be above zero, so that errors of it are ratios
 
     @abstractmethod
     def terms(self, sample: Sample) -> Terms:
@@ -91,6 +98,43 @@ class Moment(Problem):
         return self.function(sample)
 
 
+def iter_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Any]:
+    """The terms of the samples (by default the whole finite data set) in float64 NumPy, tile by tile."""
+    if sample is None:
+        if not isinstance(problem.source, Dataset):
+            raise checks.InputError(
+                "a closed form needs a finite data set; give sample, or use a Dataset as the source"
+            )
+        sample = problem.source.table
+    rows = len(next(iter(sample.values())))
+    for start in range(0, rows, TILE):
+        tile = {name: np.asarray(column[start : start + TILE], dtype=np.float64) for name, column in sample.items()}
+        with jax.enable_x64(True):
+            yield terms_numpy(problem, tile)
+
+
+def terms_numpy(problem: Problem, sample: Sample) -> Any:
+    """The terms of float64 NumPy columns, as NumPy arrays; to be called under `jax.enable_x64(True)`.
+
+    A problem of the user's own may be written in JAX. For it the rows are padded with copies of the first to 2^k or
+    3 · 2^k of them: for every new number of rows JAX would compile each operation of the terms again, and it never
+    gives compiled code back.
+    """
+    if not isinstance(problem, Moment):
+        return jax.tree.map(np.asarray, problem.terms(sample))
+    rows = len(next(iter(sample.values())))
+    power = max(FEWEST, 1 << (rows - 1).bit_length())
+    size = 3 * power // 4 if power > FEWEST and rows <= 3 * power // 4 else power
+    more = np.zeros(size - rows, dtype=int)
+    padded = {name: jax.device_put(np.concatenate([column, column[more]])) for name, column in sample.items()}
+
+    def own(leaf: Any) -> np.ndarray:
+        found = np.asarray(leaf)
+        return found[:rows] if found.shape[:1] == (size,) else found  # other shapes are for others to refuse
+
+    return jax.tree.map(own, problem.terms(padded))
+
+
 def require(problem: str, sample: Sample, *names: str) -> None:
     """Raise one clear sentence unless the sample has every column the problem needs."""
     missing = [name for name in names if name not in sample]
@@ -101,17 +145,26 @@ def require(problem: str, sample: Sample, *names: str) -> None:
         )
 
 
-def vector_of(name: str, value: Any) -> jax.Array:
+def library(*values: Any) -> Any:
+    """NumPy where the values, or those of a sample, are its arrays or plain numbers, and jax.numpy for all others.
+
+    Closed forms ask for the terms of NumPy columns, and get them without a trace or a compilation.
+    """
+    leaves = [leaf for value in values for leaf in (value.values() if isinstance(value, dict) else (value,))]
+    return np if all(isinstance(leaf, (np.ndarray, np.generic, float)) for leaf in leaves) else jnp
+
+
+def vector_of(name: str, value: Any) -> Any:
     """An array of shape (B,)."""
-    array = jnp.asarray(value)
+    array = library(value).asarray(value)
     if array.ndim != 1:
         raise checks.InputError(f"{name} must have shape (rows,), but has {array.shape}")
     return array
 
 
-def columns_of(name: str, value: Any) -> jax.Array:
+def columns_of(name: str, value: Any) -> Any:
     """An array of shape (B,) or (B, d) as (B, d)."""
-    array = jnp.asarray(value)
+    array = library(value).asarray(value)
     if array.ndim == 1:
         return array[:, None]
     if array.ndim != 2:

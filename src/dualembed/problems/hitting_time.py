@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
 from dualembed.policies import numbers, state_rows
-from dualembed.problems.base import Problem, Terms, columns_of
+from dualembed.problems.base import Problem, Terms, columns_of, library
 from dualembed.problems.transitions import check_marks, check_not_negative, check_vectors, optional, states_of
 from dualembed.sources import Dataset, Sample, Source
 
@@ -41,11 +40,12 @@ class HittingTime(Problem):
     source: Source
     loss: Loss = eqx.field(default_factory=Square)
     whole: bool = eqx.field(default=True, static=True)
+    positive: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         _check(self)
         if self.whole and isinstance(self.source, Dataset):
-            _check_reached(self.source.columns, "arrived", "the target", "its hitting time is infinite, or not in them")
+            _check_reached(self.source.table, "arrived", "the target", "its hitting time is infinite, or not in them")
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s,t), (s',t), weights 1, -(not arrived), offset -duration, context (s,t), target 0."""
@@ -53,16 +53,17 @@ class HittingTime(Problem):
         check_vectors(sample, "arrived", "duration")
         check_marks(sample, "arrived", "mark with 1 where s' lies in the target")
         check_not_negative(sample, "duration", "it is the time a transition takes")
+        xp = library(sample)
         if "target" in sample:
             target = columns_of("target", sample["target"])
-            state, next_state = (jnp.concatenate([each, target], axis=1) for each in (state, next_state))
-        there = jnp.asarray(sample["arrived"], dtype=float)
+            state, next_state = (xp.concatenate([each, target], axis=1) for each in (state, next_state))
+        there = xp.asarray(sample["arrived"], dtype=float)
         return Terms(
-            points=jnp.stack([state, next_state], axis=1),
-            weights=jnp.stack([jnp.ones_like(there), there - 1.0], axis=1),
+            points=xp.stack([state, next_state], axis=1),
+            weights=xp.stack([xp.ones_like(there), there - 1.0], axis=1),
             offset=-optional(sample, "duration", 1.0),
             context=state,
-            target=jnp.zeros_like(there),
+            target=xp.zeros_like(there),
             known=(True, False),
             offset_known="duration" not in sample,
         )
@@ -83,7 +84,7 @@ class Committor(Problem):
         _check(self)
         if isinstance(self.source, Dataset):
             for name, which in (("arrived", "B"), ("returned", "A")):
-                _check_reached(self.source.columns, name, which, "the committor is then constant, or not in them")
+                _check_reached(self.source.table, name, which, "the committor is then constant, or not in them")
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s, s'), weights 1, -(s' in neither), offset -(s' in B), context s, target 0."""
@@ -91,15 +92,16 @@ class Committor(Problem):
         check_vectors(sample, "arrived", "returned")
         for name, which in (("arrived", "B"), ("returned", "A")):
             check_marks(sample, name, f"mark with 1 where s' lies in {which}")
-        there, back = (jnp.asarray(sample[name], dtype=float) for name in ("arrived", "returned"))
+        xp = library(sample)
+        there, back = (xp.asarray(sample[name], dtype=float) for name in ("arrived", "returned"))
         if not checks.traced(there, back) and np.any(np.asarray(there) * np.asarray(back)):
             raise checks.InputError("arrived and returned are both 1 in a row, but A and B must not overlap")
         return Terms(
-            points=jnp.stack([state, next_state], axis=1),
-            weights=jnp.stack([jnp.ones_like(there), there + back - 1.0], axis=1),
+            points=xp.stack([state, next_state], axis=1),
+            weights=xp.stack([xp.ones_like(there), there + back - 1.0], axis=1),
             offset=-there,
             context=state,
-            target=jnp.zeros_like(there),
+            target=xp.zeros_like(there),
             known=(True, False),
         )
 
@@ -152,7 +154,7 @@ def _check(problem: HittingTime | Committor) -> None:
     checks.instance("source", problem.source, Source, "such as sources.Dataset(state=..., next_state=..., arrived=...)")
     checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
     if isinstance(problem.source, Dataset):
-        problem.terms(problem.source.columns)
+        problem.terms(problem.source.table)
 
 
 def _check_reached(columns: Sample, mark: str, which: str, consequence: str) -> None:

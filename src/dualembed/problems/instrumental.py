@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, require, vector_of
+from dualembed.problems.base import Problem, Terms, columns_of, library, require, vector_of
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -33,19 +32,19 @@ class InstrumentalVariables(Problem):
         checks.instance("source", self.source, Source, "such as sources.Dataset(x=..., y=..., z=...)")
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         if isinstance(self.source, Dataset):
-            self.terms(self.source.columns)
+            self.terms(self.source.table)
 
     def terms(self, sample: Sample) -> Terms:
         """Point x with weight 1, offset 0, context z (or (z, y)), target y."""
         require("an instrumental-variables problem (for plain regression give x as z too)", sample, "x", "y", "z")
-        target = vector_of("y", sample["y"])
+        xp, target = library(sample), vector_of("y", sample["y"])
         instruments = columns_of("z", sample["z"])
         if not self.loss.quadratic:
-            instruments = jnp.concatenate([instruments, target[:, None]], axis=1)
+            instruments = xp.concatenate([instruments, target[:, None]], axis=1)
         return Terms(
             points=columns_of("x", sample["x"])[:, None, :],
-            weights=jnp.ones_like(target)[:, None],
-            offset=jnp.zeros_like(target),
+            weights=xp.ones_like(target)[:, None],
+            offset=xp.zeros_like(target),
             context=instruments,
             target=target,
             known=(False,),

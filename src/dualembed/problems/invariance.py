@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, require, vector_of
+from dualembed.problems.base import Problem, Terms, columns_of, library, require, vector_of
 from dualembed.sources import Sample, Source
 
 
@@ -23,13 +22,13 @@ class Invariance(Problem):
     def terms(self, sample: Sample) -> Terms:
         """Points z_1..z_M with weights 1/M, context (x, y), target y."""
         require("an invariance problem", sample, "x", "y", "z")
-        target = vector_of("y", sample["y"])
+        xp, target = library(sample), vector_of("y", sample["y"])
         draws = sample["z"] if sample["z"].ndim == 3 else columns_of("z", sample["z"])[:, None, :]
         return Terms(
             points=draws,
-            weights=jnp.full(draws.shape[:2], 1.0 / draws.shape[1], dtype=draws.dtype),
-            offset=jnp.zeros_like(target),
-            context=jnp.concatenate([columns_of("x", sample["x"]), target[:, None]], axis=1),
+            weights=xp.full(draws.shape[:2], 1.0 / draws.shape[1], dtype=draws.dtype),
+            offset=xp.zeros_like(target),
+            context=xp.concatenate([columns_of("x", sample["x"]), target[:, None]], axis=1),
             target=target,
             known=(False,) * draws.shape[1],
         )

@@ -11,14 +11,15 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms
+from dualembed.problems.base import Problem, Terms, library
 from dualembed.problems.transitions import check_marks, check_vectors, states_of
 from dualembed.sources import Dataset, Sample, Source
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class FirstExit(Problem):
@@ -41,8 +42,8 @@ class FirstExit(Problem):
         checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., cost=..., next_state=...)")
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         if isinstance(self.source, Dataset):
-            self.terms(self.source.columns)
-            ends = self.source.columns["terminal"]
+            self.terms(self.source.table)
+            ends = self.source.table["terminal"]
             if not checks.traced(ends) and not np.any(np.asarray(ends)):
                 raise checks.InputError(
                     "no transition reaches a terminal state (terminal is 0 throughout), so that z = 0 would be the "
@@ -54,15 +55,16 @@ class FirstExit(Problem):
         state, next_state = states_of("first-exit control", sample, "cost", "terminal", "terminal_cost")
         check_vectors(sample, "cost", "terminal", "terminal_cost")
         check_marks(sample, "terminal", "mark with 1 where s' is terminal")
-        decay, ends = _decay("cost", sample["cost"]), jnp.asarray(sample["terminal"], dtype=float)
+        xp = library(sample)
+        decay, ends = _decay("cost", sample["cost"]), xp.asarray(sample["terminal"], dtype=float)
         # Elsewhere the terminal cost may be anything, also huge: it must not meet a zero as infinity.
-        final = _decay("terminal_cost", jnp.where(ends > 0, jnp.asarray(sample["terminal_cost"]), 0.0))
+        final = _decay("terminal_cost", xp.where(ends > 0, xp.asarray(sample["terminal_cost"]), 0.0))
         return Terms(
-            points=jnp.stack([state, next_state], axis=1),
-            weights=jnp.stack([jnp.ones_like(decay), -decay * (1.0 - ends)], axis=1),
+            points=xp.stack([state, next_state], axis=1),
+            weights=xp.stack([xp.ones_like(decay), -decay * (1.0 - ends)], axis=1),
             offset=-decay * ends * final,
             context=state,
-            target=jnp.zeros_like(decay),
+            target=xp.zeros_like(decay),
             known=(True, False),
         )
 
@@ -102,7 +104,7 @@ class AverageCost(Problem):
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         checks.positive("eigenvalue", self.eigenvalue, "it is e^(-average cost); control.average_cost finds it")
         if isinstance(self.source, Dataset):
-            self.terms(self.source.columns)
+            self.terms(self.source.table)
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s, s', s_0), weights λ, -e^(-q), 1, offset -1, context s, target 0."""
@@ -112,11 +114,12 @@ class AverageCost(Problem):
             raise checks.InputError(
                 f"reference must be one state of shape {state.shape[1:]}, but has shape {self.reference.shape}"
             )
+        xp = library(sample, self.eigenvalue, self.reference)
         decay = _decay("cost", sample["cost"])
-        ones = jnp.ones_like(decay)
+        ones = xp.ones_like(decay)
         return Terms(
-            points=jnp.stack([state, next_state, jnp.broadcast_to(self.reference, state.shape)], axis=1),
-            weights=jnp.stack([self.eigenvalue * ones, -decay, ones], axis=1),
+            points=xp.stack([state, next_state, xp.broadcast_to(self.reference, state.shape)], axis=1),
+            weights=xp.stack([self.eigenvalue * ones, -decay, ones], axis=1),
             offset=-ones,
             context=state,
             target=0.0 * ones,
@@ -146,15 +149,18 @@ def _visited(source: Source, reference: Any) -> Any:
     return nearest
 
 
-def _decay(name: str, cost: Any) -> jax.Array:
+def _decay(name: str, cost: Any) -> Any:
     """e^(-cost), refused where that is beyond the numbers there are."""
     if not checks.traced(cost) and np.any(np.isnan(np.asarray(cost))):
         row = int(np.argmax(np.isnan(np.asarray(cost))))
         raise checks.InputError(f"{name} must be a number, not NaN as in row {row}; drop or fill those rows")
-    found = jnp.exp(-jnp.asarray(cost))
-    if not checks.traced(found) and not np.all(np.isfinite(np.asarray(found))):
+    xp = library(cost)
+    with np.errstate(over="ignore"):  # refused below
+        found = xp.exp(-xp.asarray(cost))
+    # Whatever precision the terms are made in, a stochastic solver takes them in float32.
+    if not checks.traced(found) and not np.all(np.asarray(found) <= LARGEST):
         raise checks.InputError(
-            f"{name} must not be below {-np.log(float(jnp.finfo(found.dtype).max)):.0f}, not {np.min(cost):g}, since "
-            f"e^(-{name}) overflows; measure costs in a larger unit"
+            f"{name} must not be below {-np.log(LARGEST):.0f}, not {np.min(cost):g}, since e^(-{name}) overflows; "
+            "measure costs in a larger unit"
         )
     return found

@@ -6,12 +6,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, require
+from dualembed.problems.base import Problem, Terms, columns_of, library, require
 from dualembed.problems.transitions import (
     check_discount,
     check_endings,
@@ -73,7 +72,7 @@ class PolicyEvaluation(Problem):
         checks.instance("deterministic", self.deterministic, bool)
         check_discount(self.discount)
         if isinstance(self.source, Dataset):
-            columns = self.source.columns
+            columns = self.source.table
             self.terms(columns)
             check_endings(columns, self.discount)
             if not checks.traced(columns) and not np.any(np.asarray(columns.get("weight", 1.0))):
@@ -86,25 +85,27 @@ class PolicyEvaluation(Problem):
         """Points (s, s'), weights ρ (1, -discount^steps (not terminated)), offset -ρ r, context s, target 0."""
         state, next_state = states_of("policy evaluation", sample, "reward")
         _check(sample)
-        reward = jnp.asarray(sample["reward"])
+        xp = library(sample, self.discount)
+        reward = xp.asarray(sample["reward"])
         ratio, ends = optional(sample, "weight", 1.0), optional(sample, "terminated", 0.0)
         bootstrap = self.discount ** sample["steps"] if "steps" in sample else self.discount
         weighted = "weight" in sample  # then ρ V(s) and ρ r depend on the action as well, which s does not determine
         return Terms(
-            points=jnp.stack([state, next_state], axis=1),
-            weights=ratio[:, None] * jnp.stack([jnp.ones_like(reward), -bootstrap * (1.0 - ends)], axis=1),
+            points=xp.stack([state, next_state], axis=1),
+            weights=ratio[:, None] * xp.stack([xp.ones_like(reward), -bootstrap * (1.0 - ends)], axis=1),
             offset=-ratio * reward,
             context=self._context(sample, state),
-            target=jnp.zeros_like(reward),
+            target=xp.zeros_like(reward),
             known=(self.deterministic or not weighted, False),
-            offset_known=self.reward_known and (self.deterministic or not weighted),
+            # A return of several steps depends on the states between, which s does not determine.
+            offset_known=self.reward_known and (self.deterministic or not weighted) and "steps" not in sample,
         )
 
-    def _context(self, sample: Sample, state: jax.Array) -> jax.Array:
+    def _context(self, sample: Sample, state: Any) -> Any:
         if not self.deterministic:
             return state
         require("a deterministic policy's evaluation", sample, "state", "action")
-        return jnp.concatenate([state, columns_of("action", sample["action"])], axis=1)
+        return library(sample).concatenate([state, columns_of("action", sample["action"])], axis=1)
 
 
 def _check(sample: Sample) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.problems.base import columns_of, require
+from dualembed.problems.base import columns_of, library, require
 from dualembed.sources import Sample
 
 NEAR_NAMES = {
@@ -30,7 +28,7 @@ def check_names(columns: Iterable[str]) -> None:
                 )
 
 
-def states_of(problem: str, sample: Sample, *needed: str) -> tuple[jax.Array, jax.Array]:
+def states_of(problem: str, sample: Sample, *needed: str) -> tuple[Any, Any]:
     """(state, next_state), both (B, d), in a sample that has every column the problem needs."""
     require(problem, sample, "state", *needed, "next_state")
     given = [np.shape(sample[name]) for name in ("state", "next_state")]
@@ -39,10 +37,11 @@ def states_of(problem: str, sample: Sample, *needed: str) -> tuple[jax.Array, ja
     return columns_of("state", sample["state"]), columns_of("next_state", sample["next_state"])
 
 
-def optional(sample: Sample, name: str, default: float) -> jax.Array:
+def optional(sample: Sample, name: str, default: float) -> Any:
     """The column (B,), or as many defaults."""
     rows = np.shape(sample["state"])[0]
-    return jnp.asarray(sample[name]) if name in sample else jnp.full(rows, default, dtype=float)
+    xp = library(sample)
+    return xp.asarray(sample[name]) if name in sample else xp.full(rows, default, dtype=float)
 
 
 def check_vectors(sample: Sample, *names: str) -> None:
@@ -84,7 +83,7 @@ def check_discount(discount: Any) -> None:
 
 def check_endings(sample: Sample, discount: Any) -> None:
     """Raise where nothing is discounted and nothing ends; a matter of the whole data set, not of one batch of it."""
-    ends = sample.get("terminated", jnp.zeros(1))
+    ends = sample.get("terminated", np.zeros(1))
     if checks.traced(discount, ends) or np.any(np.asarray(discount) < 1):
         return
     if not np.any(np.asarray(ends)):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, require, vector_of
+from dualembed.problems.base import Problem, Terms, columns_of, library, require, vector_of
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -29,13 +28,13 @@ class Unconditional(Problem):
         checks.instance("source", self.source, Source, "such as sources.Dataset(y=..., z=...)")
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         if isinstance(self.source, Dataset):
-            self.terms(self.source.columns)
+            self.terms(self.source.table)
 
     def terms(self, sample: Sample) -> Terms:
         """Point z with weight 1, offset 0, context 1 or y, target y."""
         require("a problem without conditioning", sample, "y", "z")
-        target = vector_of("y", sample["y"])
-        ones = jnp.ones_like(target)
+        xp, target = library(sample), vector_of("y", sample["y"])
+        ones = xp.ones_like(target)
         return Terms(
             points=columns_of("z", sample["z"])[:, None, :],
             weights=ones[:, None],

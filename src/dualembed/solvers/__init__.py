@@ -1,5 +1,6 @@
 """Solvers: from a key and a saddle to a Result."""
 
+from dualembed.estimates import Estimate
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve
 from dualembed.solvers.centred_sgd import CentredEmbeddingSGD
 from dualembed.solvers.closed_form import ClosedForm
@@ -10,7 +11,7 @@ from dualembed.solvers.preconditioner import Preconditioner
 from dualembed.solvers.sparse_form import SparseForm
 from dualembed.solvers.statistics import Statistics
 from dualembed.solvers.stochastic import StochasticSolver
-from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty, standard_errors
+from dualembed.solvers.uncertainty import Spread, Uncertainty, standard_errors
 
 __all__ = [
     "CentredEmbeddingSGD",

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
-from dualembed.solvers.statistics import Statistics, double_terms, gather, total
+from dualembed.solvers.statistics import Statistics, gather, total
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.linear import LinearFunction
 
@@ -153,7 +154,7 @@ def _reliable(spectrum: np.ndarray, penalty: float) -> np.ndarray:
 
 def _places(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
     """All points and all contexts of the data, in float64."""
-    tiles = list(double_terms(saddle.problem))
+    tiles = list(iter_terms(saddle.problem))
     points = np.concatenate([tile.points.reshape(-1, tile.points.shape[-1]) for tile in tiles])
     return points, np.concatenate([tile.context for tile in tiles])
 

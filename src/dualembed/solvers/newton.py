@@ -13,11 +13,12 @@ import numpy as np
 from dualembed import checks
 from dualembed.links import Link
 from dualembed.losses import LinearConjugate, Loss
+from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.solvers.closed_form import check_penalties, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import double_terms, features_at, moment_features, on_host
 from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 CACHE = 2**27  # features kept between passes, a gigabyte of float64; more are made anew tile by tile in every pass
@@ -131,9 +132,9 @@ class Equations:
     """P and D on the whole data, and their derivatives, in float64."""
 
     def __init__(self, saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> None:
-        self.saddle, self.primal, self.dual = saddle, on_host(primal), on_host(dual)
+        self.saddle, self.primal, self.dual = saddle, to_numpy(primal), to_numpy(dual)
         self.penalties = number(saddle.primal_penalty), number(saddle.dual_penalty)
-        self.rows = sum(len(terms.target) for terms in double_terms(saddle.problem))
+        self.rows = sum(len(terms.target) for terms in iter_terms(saddle.problem))
         self._kept = list(self._made()) if self.rows * (primal.size + dual.size) <= CACHE else None
 
     def slopes(self, theta: np.ndarray, eta: np.ndarray) -> Slopes:
@@ -173,8 +174,9 @@ class Equations:
 
     def _made(self) -> Iterator[tuple[np.ndarray, ...]]:
         """(g, φ, offset, target) of each tile of rows."""
-        for terms in double_terms(self.saddle.problem):
-            g, phi = moment_features(self.primal, terms), features_at(self.dual, terms.context)
+        for terms in iter_terms(self.saddle.problem):
+            g = moment_features(self.primal, terms.points, terms.weights)
+            phi = evaluate_features(self.dual, terms.context)
             yield g, phi, terms.offset, terms.target
 
 

@@ -11,12 +11,12 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from dualembed import checks
-from dualembed.problems.base import Problem
+from dualembed.problems.base import Problem, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.solvers.closed_form import check, feature_maps, number
-from dualembed.solvers.statistics import double_terms, on_host
 from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 CONDITION = 1e14  # of a scaled system, from which on its solution would be made of rounding errors
@@ -57,11 +57,11 @@ class SparseSums(NamedTuple):
 
 def sparse_sums(problem: Problem, primal: FeatureMap, dual: FeatureMap) -> SparseSums:
     """The statistics of the whole data set as sparse matrices."""
-    primal, dual = on_host(primal), on_host(dual)
+    primal, dual = to_numpy(primal), to_numpy(dual)
     cross: Any = 0
     gram: Any = 0
     target, rows = np.zeros(dual.size), 0
-    for terms in double_terms(problem):
+    for terms in iter_terms(problem):
         phi = _features(dual, terms.context)
         g = sum(
             _features(primal, terms.points[:, k]).multiply(terms.weights[:, k, None]).tocsr()

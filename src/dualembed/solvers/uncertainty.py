@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,35 +10,16 @@ import numpy as np
 from scipy.stats import norm
 
 from dualembed import checks
-from dualembed.problems.base import Problem
+from dualembed.estimates import Estimate, check_level
+from dualembed.problems.base import Problem, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result
 from dualembed.solvers.closed_form import check, normal_equations, number, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, double_terms, features_at, gather, moment_features, on_host, total
+from dualembed.solvers.statistics import Statistics, gather, total
 from dualembed.sources import Sample
 from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """A number and its standard error."""
-
-    value: float
-    stderr: float
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """(lower, upper), which cover the truth with that probability where the error is normal.
-
-        >>> [round(end, 2) for end in Estimate(1.0, 0.5).interval()]
-        [0.02, 1.98]
-        """
-        _check_level(level)
-        half = float(norm.ppf(0.5 + level / 2)) * self.stderr
-        return self.value - half, self.value + half
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g} ± {self.stderr:.2g}"
 
 
 class Spread(eqx.Module):
@@ -55,7 +35,7 @@ class Spread(eqx.Module):
 
     def interval(self, xs: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper), each covering f(x) at each point by itself with that probability."""
-        _check_level(level)
+        check_level(level)
         psi = self._psi(xs)
         half = norm.ppf(0.5 + level / 2) * np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
         return psi @ self.weights - half, psi @ self.weights + half
@@ -67,7 +47,7 @@ class Spread(eqx.Module):
         bootstrap's f* - f, a sum over the rows of multiplier times influence, is Gaussian with the covariance of this
         spread, so that draws from it are the bootstrap, without a pass over the rows for each.
         """
-        _check_level(level)
+        check_level(level)
         checks.count("draws", draws)
         psi = self._psi(xs)
         moves = psi @ self.root
@@ -92,7 +72,7 @@ class Spread(eqx.Module):
         points = points[:, None] if points.ndim == 1 and self.features.dimension == 1 else points
         if points.ndim != 2 or points.shape[1] != self.features.dimension:
             raise checks.InputError(f"points must have shape (n, {self.features.dimension}), but have {np.shape(xs)}")
-        return features_at(on_host(self.features), points)
+        return evaluate_features(to_numpy(self.features), points)
 
 
 class Uncertainty(eqx.Module):
@@ -106,6 +86,11 @@ class Uncertainty(eqx.Module):
 
     posterior: Spread
     sandwich: Spread
+
+    @property
+    def spreads(self) -> tuple[Spread, ...]:
+        """Both; the larger of their errors counts."""
+        return self.posterior, self.sandwich
 
     def widened(self, factor: float) -> Uncertainty:
         """The same with every standard error multiplied by the factor."""
@@ -202,17 +187,18 @@ def score_covariance(
 
     `variances` (n,) stand in for the squared residuals where they are given.
     """
-    features, dual = on_host(function.features), on_host(dual)
+    features, dual = to_numpy(function.features), to_numpy(dual)
     theta = np.asarray(function.weights, dtype=np.float64)
     total, start = np.zeros((dual.size, dual.size)), 0
     labels = None if groups is None else _labels(problem, sample, groups)
     sums = None if labels is None else np.zeros((int(labels.max()) + 1, dual.size))
-    for terms in double_terms(problem, sample):
-        phi = features_at(dual, terms.context)
+    for terms in iter_terms(problem, sample):
+        phi = evaluate_features(dual, terms.context)
         rows = slice(start, start + len(phi))
         start += len(phi)
         if variances is None:
-            phi *= (terms.target - terms.offset - moment_features(features, terms) @ theta)[:, None]
+            moment = moment_features(features, terms.points, terms.weights) @ theta
+            phi *= (terms.target - terms.offset - moment)[:, None]
         else:
             phi *= np.sqrt(variances[rows])[:, None]
         if sums is None or labels is None:
@@ -224,12 +210,7 @@ def score_covariance(
 
 def _labels(problem: Problem, sample: Sample | None, groups: Any) -> np.ndarray:
     """The number (n,) of each row's group, from 0."""
-    rows = sum(len(terms.target) for terms in double_terms(problem, sample))
+    rows = sum(len(terms.target) for terms in iter_terms(problem, sample))
     if np.shape(groups) != (rows,):
         raise checks.InputError(f"groups must have shape ({rows},), one label a row, but has {np.shape(groups)}")
     return np.unique(np.asarray(groups), return_inverse=True)[1]
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise checks.InputError(f"level must lie between 0 and 1, such as 0.95, not {level!r}")

@@ -92,6 +92,16 @@ class FeatureMap(eqx.Module):
     def __call__(self, xs: Any) -> Any:
         """Features (n, m) at points (n, d); NumPy in, NumPy out, once its own numbers are NumPy's."""
 
+    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The functions with weights (p, m) at points (n, d), (n, p), in NumPy."""
+        return np.asarray(self(xs)) @ weights.T
+
+    def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Σ_k weights_k φ(points_k), (n, m), of points (n, K, d) and weights (n, K), in NumPy."""
+        count, width = points.shape[1:]
+        features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
+        return weights * features[:, 0] if count == 1 else np.einsum("nk,nkm->nm", weights, features)
+
 
 class Function(eqx.Module):
     """A learnt function: callable on arrays, differentiable, a pytree of its arrays."""

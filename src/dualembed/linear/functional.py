@@ -1,0 +1,66 @@
+"""A functional of f: a mean of Σ shares f(points), over given points or over a sample with groups of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from dualembed.linear.candidates import RidgePath
+from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import moment_features
+
+
+@dataclasses.dataclass(frozen=True)
+class Functional:
+    """c(f) = mean over n rows of Σ_j shares_j f(points_j) + constant, with points (n, J, d) and shares (n, J).
+
+    `groups` (n,) are the numbers of the data's groups that the rows belong to, where the rows are a sample as well,
+    such as the first states of episodes. They are -1 where the sample is another one, and None where the points are
+    not a sample, but what is asked about. `constants` (n,) are 0 where they are left out.
+    """
+
+    points: np.ndarray
+    shares: np.ndarray
+    groups: np.ndarray | None = None
+    constants: np.ndarray | None = None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the data's own."""
+        return self.groups is not None and bool(np.any(self.groups >= 0))
+
+    def rows(self, features: FeatureMap) -> np.ndarray:
+        """Each row's Σ_j shares_j ψ(points_j), (n, m)."""
+        return moment_features(features, self.points, self.shares)
+
+    def values(self, path: RidgePath, into: np.ndarray) -> np.ndarray:
+        """c(f), but for constants, for every ridge of a path, each way: (E, K + 2).
+
+        `into` gives the number below K of the left-out group that each of the data's groups is a part of.
+        """
+        means = self.means(self.rows(path.features), into)
+        each = [*means, means[0]]  # debiased on all rows
+        return np.stack([path.weights[:, way] @ vector for way, vector in enumerate(each)], axis=1)
+
+    def constant(self, into: np.ndarray) -> np.ndarray:
+        """The mean of the constants, each way: (K + 2,)."""
+        if self.constants is None:
+            return np.zeros(int(into.max()) + 3)
+        means = self.means(self.constants[:, None], into)[:, 0]
+        return np.append(means, means[0])
+
+    def means(self, rows: np.ndarray, into: np.ndarray) -> np.ndarray:
+        """The mean of rows (n, m), over all of them and without those of each left-out group: (1 + K, m)."""
+        groups = int(into.max()) + 1
+        total, count = rows.sum(axis=0), np.full(1 + groups, len(rows))
+        sums = np.tile(total, (1 + groups, 1))
+        if self.groups is not None:
+            inside = self.groups >= 0
+            left = into[self.groups[inside]]
+            np.subtract.at(sums, 1 + left, rows[inside])
+            count[1:] -= np.bincount(left, minlength=groups)
+        # A group that has all the rows leaves none: what is left of the sample is then the sample itself.
+        empty = count == 0
+        sums[empty], count[empty] = total, len(rows)
+        return np.asarray(sums / count[:, None])

@@ -1,0 +1,57 @@
+"""A feature map's values in float64 NumPy, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from dualembed.spaces.base import FeatureMap
+
+BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feature map uses on the way stays in cache
+
+
+def to_numpy(features: Any) -> Any:
+    """The same features with float64 NumPy numbers, for products in BLAS."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64) if _is_real(leaf) else leaf, features)
+
+
+def _is_real(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray)) and np.issubdtype(leaf.dtype, np.floating)
+
+
+def evaluate_features(features: FeatureMap, xs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """φ (n, r) at points xs (n, d) in float64, written into `out` where that is given."""
+    out = np.empty((len(xs), features.size)) if out is None else out
+    for rows in _blocks(features, len(xs), 1):
+        with jax.enable_x64(True):  # a basis of the user's own may be written in JAX
+            out[rows] = features(xs[rows])
+    return out
+
+
+def evaluate_functions(features: FeatureMap, weights: np.ndarray, xs: np.ndarray) -> np.ndarray:
+    """The functions with weights (p, m) at points xs (n, d), (n, p) in float64, some rows at a time."""
+    out = np.empty((len(xs), len(weights)))
+    for rows in _blocks(features, len(xs), 1):
+        with jax.enable_x64(True):  # a basis of the user's own may be written in JAX
+            out[rows] = features.combined(xs[rows], weights)
+    return out
+
+
+def moment_features(
+    features: FeatureMap, points: np.ndarray, weights: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
+    """g = Σ_k weights_k ψ(points_k), (n, m), of points (n, K, d) in float64, written into `out` where that is given."""
+    out = np.empty((len(points), features.size)) if out is None else out
+    for rows in _blocks(features, len(points), points.shape[1]):
+        with jax.enable_x64(True):
+            out[rows] = features.weighted(points[rows], weights[rows])
+    return out
+
+
+def _blocks(features: FeatureMap, rows: int, count: int) -> Iterator[slice]:
+    """Some rows at a time, of `count` points each."""
+    step = max(512, BLOCK // max(features.size * count, 1))  # landmarks' features are products, which need some rows
+    return (slice(start, start + step) for start in range(0, rows, step))
