@@ -60,7 +60,10 @@ if TYPE_CHECKING:
         spaces,
         trajectories,
     )
+    from dualembed.answers import Answer, Question, Verdict
     from dualembed.checks import InputError
+    from dualembed.comparison import compare
+    from dualembed.estimates import Estimate
     from dualembed.estimators import (
         ActionValueEvaluator,
         HittingTimeRegressor,
@@ -75,7 +78,6 @@ if TYPE_CHECKING:
     from dualembed.saving import load, save
     from dualembed.selection import auto
     from dualembed.solvers import Result, solve
-    from dualembed.solvers.uncertainty import Estimate
 
 __version__ = "0.1.0"
 
@@ -90,6 +92,10 @@ __all__ = [
     "save",
     "load",
     "Estimate",
+    "Answer",
+    "Question",
+    "Verdict",
+    "compare",
     "auto",
     "solve",
     "Saddle",
@@ -135,7 +141,11 @@ _HOMES = {
     ),
     "save": "dualembed.saving",
     "load": "dualembed.saving",
-    "Estimate": "dualembed.solvers.uncertainty",
+    "Estimate": "dualembed.estimates",
+    "Answer": "dualembed.answers",
+    "Question": "dualembed.answers",
+    "Verdict": "dualembed.answers",
+    "compare": "dualembed.comparison",
     "auto": "dualembed.selection",
     "solve": "dualembed.solvers",
     "Result": "dualembed.solvers",

@@ -7,24 +7,28 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
+from dualembed.answers import Answer, Question
+from dualembed.estimates import Estimate
 from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
 from dualembed.estimators.diagnostics import seldom_done
+from dualembed.estimators.ratios import density_ratio
+from dualembed.estimators.returns import out_of_order
 from dualembed.estimators.rows import starts, steps, vector
+from dualembed.estimators.solved import Headline
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
-from dualembed.policies import TOLERANCE
+from dualembed.policies import TOLERANCE, GaussianPolicy
 from dualembed.problems import ActionValue
 from dualembed.selection import Consistency
-from dualembed.solvers.statistics import features_at
-from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
+from dualembed.spaces.features import evaluate_features
 
 
 class ActionValueEvaluator(TransitionEstimator):
     """Q(s, a), the discounted reward from taking a in s and following a policy thereafter, from anyone's transitions.
 
     `policy` is the evaluated one, any function of states as they are given to `fit`: to probabilities (n, A) of actions
-    numbered from 0, or to the actions themselves, (n,) or (n, a). Leave it out to give its `next_actions` in `fit`.
-    Actions that are whole numbers or labels are discrete, and get a delta kernel.
+    numbered from 0, or to the actions themselves, (n,) or (n, a); or a `policies.GaussianPolicy`. Leave it out to give
+    its `next_actions` in `fit`. Actions that are whole numbers or labels are discrete, and each has its own function.
 
     >>> rng = np.random.default_rng(0)
     >>> state, action = rng.normal(size=1000), rng.integers(2, size=1000)
@@ -97,20 +101,42 @@ class ActionValueEvaluator(TransitionEstimator):
         """(lower, upper) of Q at each pair, each covering it by itself with that probability."""
         return self._interval(self._points(states, actions), level)
 
-    def value(self, initial_states: Any = None) -> Estimate:
-        """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states, a sample of where episodes start.
+    def value(self, initial_states: Any = None) -> Answer:
+        """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states.
 
-        Without them, over the first states of the episodes that it was fitted to.
+        Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start.
         """
         coding = self._coding()
         if self.policy is None:
             raise checks.InputError("the value of a policy needs the policy; give it as policy=... and fit again")
         if initial_states is None and self.starts_ is None:
             raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
-        if initial_states is None:
-            return self._average(*self.starts_)  # type: ignore[misc]
-        actions, shares = self._policy_actions(initial_states)
-        return self._average(_pairs(coding.encode(initial_states), actions), shares)
+        if initial_states is not None:
+            actions, shares = self._policy_actions(initial_states)
+            pairs = _pairs(coding.encode(initial_states), actions)
+            words = "the policy's value over the given initial states"
+            return self.ask(Question.mean(words, pairs, shares, np.full(len(pairs), -1)))
+        return self._headline_answer or self.ask(self._value_at_starts())
+
+    def _value_at_starts(self) -> Question:
+        """The policy's value over the first states of episodes, a sample of where they start."""
+        words = "the policy's value over the starts of episodes"
+        if self.solved_ is not None and self.solved_.headline is not None:
+            return Question(words, ((1.0, self.solved_.headline),))
+        pairs, shares = self.starts_  # type: ignore[misc]
+        return Question.mean(words, pairs, shares, self._own_groups(len(pairs)))
+
+    def at(self, states: Any, actions: Any) -> Question:
+        """The question of the mean of Q over these states and actions: of Q itself, where it is one pair."""
+        return Question.mean("Q over the given states and actions", self._points(states, actions))
+
+    def density_ratio(self, states: Any, actions: Any) -> np.ndarray:
+        """How often the policy takes each action in each state, against how often the log's rows do, (n,).
+
+        It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
+        mean is 1. `value().effective` says how many of the rows that leaves in use.
+        """
+        return density_ratio(self.solved_, self._points(states, actions))
 
     def bellman_error(
         self,
@@ -164,7 +190,10 @@ class ActionValueEvaluator(TransitionEstimator):
     def _begin(self, data: Transitions) -> Any:
         problem = super()._begin(data)
         self.starts_ = self._starts(data, problem)
-        if self.starts_ is not None and self.stream_ is not None:
+        self._note(out_of_order(problem.source.table, data.episodes))
+        if self.solved_ is not None and self.solved_.headline is not None:
+            self._judge()
+        elif self.starts_ is not None and self.stream_ is not None:
             weights = self.stream_.influence(problem, self.function_, self._mean_features(*self.starts_))
             self._note(seldom_done(weights, self.discount ** steps(data.episodes)))
         return problem
@@ -175,7 +204,19 @@ class ActionValueEvaluator(TransitionEstimator):
         if self.starts_ is not None and more is not None:
             pairs, shares = (np.concatenate(both) for both in zip(self.starts_, more, strict=True))
             self.starts_ = pairs, shares
+        self._judge()
         return problem
+
+    def _judge(self) -> None:
+        """Note what to worry about in the policy's value."""
+        self._headline_answer = None
+        if self.solved_ is not None and self.solved_.headline is not None:
+            self._headline_answer = self.value()
+            self._note(self._headline_answer.warnings)
+
+    def _headline(self, problem: Any, data: Transitions) -> Headline | None:
+        found = self._starts(data, problem)
+        return None if found is None else Headline(*found, starts(data.episodes))
 
     def _starts(self, data: Transitions, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
@@ -187,7 +228,7 @@ class ActionValueEvaluator(TransitionEstimator):
 
     def _mean_features(self, pairs: np.ndarray, shares: np.ndarray) -> np.ndarray:
         """The mean over (n, J, d) pairs, J of which have shares (n, J), of the features of Q."""
-        features = features_at(self.function_.features, pairs.reshape(-1, pairs.shape[2]))
+        features = evaluate_features(self.function_.features, pairs.reshape(-1, pairs.shape[2]))
         return np.asarray(shares.ravel() @ features / len(pairs))
 
     def _code(self, data: Transitions) -> None:
@@ -198,6 +239,8 @@ class ActionValueEvaluator(TransitionEstimator):
             tables.append(data.next_actions)
         elif self.policy is None:
             raise checks.InputError("a policy must be given, or the next_actions that it takes at the next states")
+        elif isinstance(self.policy, GaussianPolicy):
+            discrete = False
         elif discrete and (shares := self._asked(self.coding_.renamed(data.next_states))).ndim == 2:
             if _labels_of(data.actions):
                 raise checks.InputError(
@@ -230,6 +273,9 @@ class ActionValueEvaluator(TransitionEstimator):
 
     def _policy_actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
         """(coded actions (n, J, a), probabilities (n, J)) that the policy has at the states."""
+        if isinstance(self.policy, GaussianPolicy):
+            drawn, shares = self.policy.actions(states)
+            return self.actions_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*shares.shape, -1), shares
         given = self._asked(states)
         levels = self.actions_.columns[0].levels if len(self.actions_.columns) == 1 else ()
         if levels and given.ndim == 2 and given.shape[1] not in (1, len(levels)):

@@ -16,18 +16,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
+from dualembed.answers import Answer, Question
+from dualembed.estimates import Estimate, check_level
 from dualembed.estimators.coding import Coding
 from dualembed.estimators.diagnostics import Diagnostics
 from dualembed.estimators.fitting import Recipe, fit, values
+from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.streams import Stream, diagnose
 from dualembed.estimators.tables import is_flat, names_of
+from dualembed.linear.functional import Functional
 from dualembed.problems.base import Problem
 from dualembed.report import html_of
+from dualembed.saddle import DualFunction
 from dualembed.selection import Step, consistency_test, held_out_once, honest_score
 from dualembed.selection.consistency import Consistency
 from dualembed.solvers.base import EarlyStopWarning
-from dualembed.solvers.statistics import on_host
-from dualembed.solvers.uncertainty import Estimate, Spread, Uncertainty
+from dualembed.solvers.uncertainty import Spread, Uncertainty
+from dualembed.spaces.features import to_numpy
+from dualembed.spaces.linear import LinearFunction
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
 WIDEST = 10.0  # that standard errors are multiplied by: what is beyond is no noise to speak of
@@ -60,6 +66,9 @@ class Estimator(BaseEstimator):
     function_: Any
     n_features_in_: int
     witness_: Spread | None
+    _headline_answer: Answer | None = None  # of the last fit, so that it is found once
+    uncertainty_: Any  # LinearFit, Uncertainty, or None where there are no standard errors
+    solved_: Solved | None = None  # what an averaged fit needs for questions and for more rows
     widening_: float = 1.0  # of the standard errors that residuals of the fitted rows give
 
     def _copy(self, *, afresh: bool) -> Self:
@@ -67,6 +76,8 @@ class Estimator(BaseEstimator):
         copied = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if not (afresh and name.endswith("_"))}
         copied.__dict__.update(kept)
+        if afresh:
+            copied._headline_answer = None
         return copied
 
     @contextlib.contextmanager
@@ -79,12 +90,19 @@ class Estimator(BaseEstimator):
         yield draft
         self.__dict__ = draft.__dict__
 
-    def _learn(self, problem: Problem, *, groups: Any = None) -> None:
-        """Solve the problem and keep what the questions below need."""
+    def _learn(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
+        """Solve the problem and keep what the questions below need.
+
+        `headline` is the question that matters most, where there is one.
+        """
         seed, recipe = self._seed(), Recipe(self.solver, self.primal, self.dual)
         rows = problem.source.rows  # type: ignore[attr-defined]
         if rows < 2:
             raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
+        solved = Solved.of(problem, groups=groups, headline=headline, seed=seed) if recipe == Recipe() else None
+        if solved is not None:
+            self._keep(problem, groups, *solved)
+            return
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = fit(problem, recipe, seed=seed, groups=groups)
@@ -95,7 +113,7 @@ class Estimator(BaseEstimator):
             refit = functools.partial(_refitted, recipe=recipe, seed=seed)
             judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
             self.diagnostics_, self.witness_ = Diagnostics(rows, judged), None
-        self.function_ = on_host(found.result.primal) if found.exact else found.result.primal.trimmed()
+        self.function_ = to_numpy(found.result.primal) if found.exact else found.result.primal.trimmed()
         self.dual_ = found.result.dual
         self.uncertainty_ = found.uncertainty
         self.selection_ = Selection(found.steps)
@@ -103,6 +121,18 @@ class Estimator(BaseEstimator):
         self._widen()
         if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
             self._note([f"there are only {count} episodes or groups, too few for intervals that are clustered by them"])
+
+    def _keep(self, problem: Problem, groups: Any, solved: Solved, diagnostics: Diagnostics) -> None:
+        """Keep an averaged fit."""
+        self._add_returns(problem, groups, solved)
+        self.solved_, self.stream_, self.uncertainty_ = dataclasses.replace(solved, numbers=None), None, solved.fit
+        self.function_, self.witness_ = solved.fit.function, solved.witness
+        witness = LinearFunction(solved.witness.features, solved.witness.weights)
+        self.dual_ = DualFunction(witness, problem.loss.link, problem.loss)
+        self.selection_, self.diagnostics_ = Selection(solved.steps), diagnostics
+
+    def _add_returns(self, problem: Problem, groups: Any, solved: Solved) -> None:
+        """Keep what whole episodes of the problem's rows earned, where that says something of f."""
 
     def _widen(self) -> None:
         """Take the noise from rows left out, where the residuals of those fitted to show far less of it."""
@@ -131,8 +161,11 @@ class Estimator(BaseEstimator):
             if not issubclass(each.category, EarlyStopWarning):
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
-    def _learn_more(self, problem: Problem, *, groups: Any = None) -> None:
+    def _learn_more(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
         """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
+        if self.solved_ is not None:
+            self._keep(problem, groups, *self.solved_.extended(problem, groups=groups, headline=headline))
+            return
         if self.stream_ is None:
             raise checks.InputError(
                 "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
@@ -155,17 +188,44 @@ class Estimator(BaseEstimator):
 
     def _predicted(self, points: np.ndarray, *, return_std: bool = False) -> Any:
         """f at coded points, with standard errors where they are asked for."""
+        if return_std and self.solved_ is not None:
+            return self.solved_.fit.evaluate(points)
         found = values(self.function_, points)
         return (found, self._std(points)) if return_std else found
 
     def _std(self, points: np.ndarray) -> np.ndarray:
-        spreads = self._spreads()
-        return np.maximum(*(spread.std(points) for spread in spreads))
+        return np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
 
     def _interval(self, points: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
         found, std = self._predicted(points, return_std=True)
-        unit = Estimate(0.0, 1.0).interval(level)[1]
-        return found - unit * std, found + unit * std
+        half = self._quantile(level) * std
+        return found - half, found + half
+
+    def _quantile(self, level: float) -> float:
+        """How many standard errors an interval of that level reaches to either side."""
+        check_level(level)
+        return self.solved_.fit.quantile(level) if self.solved_ is not None else Estimate(0.0, 1.0).interval(level)[1]
+
+    def ask(self, question: Question) -> Answer:
+        """The answer to a question that is linear in f, with its standard error and a verdict on what it rests on.
+
+        Methods such as `at` and `difference` make questions, which add up and subtract: a difference has its own error,
+        which is not that of its two sides.
+        """
+        check_is_fitted(self, "function_")
+        if not isinstance(question, Question):
+            raise checks.InputError(f"ask takes a question, such as model.at(...) makes, not {question!r}")
+        if self.solved_ is not None:
+            return self.solved_.answer(question)
+        points, coefficients = question.flat()
+        value = float(coefficients @ values(self.function_, points))
+        fitted = max(spread.average(points, coefficients).stderr for spread in self._spreads())
+        sampled = sum(_sampling_variance(self.function_, factor, part) for factor, part in question.parts)
+        return Answer(value, float(np.sqrt(fitted**2 + sampled)), question=question.words)
+
+    def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
+        """The answers to several questions."""
+        return [self.ask(question) for question in questions]
 
     def _coding(self) -> Coding:
         check_is_fitted(self, "function_")
@@ -192,28 +252,15 @@ class Estimator(BaseEstimator):
         notes = (*self.diagnostics_.warnings, *worries)
         self.diagnostics_ = dataclasses.replace(self.diagnostics_, warnings=notes, **found)
 
-    def _spreads(self) -> tuple[Spread, Spread]:
-        """(posterior, sandwich): what the data cannot tell, and what the noise of the sample does."""
+    def _spreads(self) -> tuple[Any, ...]:
+        """What standard errors come from, the largest of which counts."""
         check_is_fitted(self, "function_")
         if self.uncertainty_ is None:
             raise checks.InputError(
                 "standard errors are there for square losses solved in closed form, which this fit was not; use "
                 "solver='auto'"
             )
-        return self.uncertainty_.posterior, self.uncertainty_.sandwich
-
-    def _average(self, points: np.ndarray, shares: np.ndarray | None = None) -> Estimate:
-        """The mean of f over points (n, d), or of Σ_j shares_j f(points_j) over (n, J, d), with its standard error.
-
-        The points are a sample themselves: the error is that of both samples.
-        """
-        points = points[:, None] if points.ndim == 2 else points
-        shares = np.ones(points.shape[:2]) if shares is None else shares
-        flat, rows = points.reshape(-1, points.shape[2]), len(points)
-        each = np.sum(shares * values(self.function_, flat).reshape(shares.shape), axis=1)
-        fitted = max(spread.average(flat, shares.ravel() / rows).stderr for spread in self._spreads())
-        sampled = float(each.std(ddof=1) / np.sqrt(rows)) if rows > 1 else 0.0
-        return Estimate(float(each.mean()), float(np.hypot(fitted, sampled)))
+        return tuple(self.uncertainty_.spreads)
 
     def _honest(self, problem: Problem, *, groups: Any = None) -> Estimate:
         score = honest_score(problem, lambda points: values(self.function_, points), groups=groups)
@@ -263,6 +310,15 @@ def refuse_flat(table: Any) -> None:
             f"X has shape ({len(table)},), but must be a table with one sample a row; Reshape your data, with "
             "X.reshape(-1, 1) where it is a single column"
         )
+
+
+def _sampling_variance(function: Any, factor: float, part: Functional) -> float:
+    """That of a mean over rows that are a sample themselves; 0 where they are given."""
+    if part.groups is None or len(part.points) < 2:
+        return 0.0
+    flat = part.points.reshape(-1, part.points.shape[2])
+    each = np.sum(part.shares * values(function, flat).reshape(part.shares.shape), axis=1)
+    return float(factor**2 * each.var(ddof=1) / len(each))
 
 
 def _refitted(problem: Problem, *, recipe: Recipe, seed: int) -> Any:

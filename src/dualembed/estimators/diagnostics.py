@@ -10,13 +10,14 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.estimators.coding import Coding
-from dualembed.problems.base import Problem
+from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit
 from dualembed.solvers.closed_form import normal_equations, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, double_terms, on_host
+from dualembed.solvers.statistics import Statistics
 from dualembed.solvers.uncertainty import Spread
 from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import to_numpy
 
 WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
 SELDOM = 0.2  # effective rows of a policy's value over those of the logged policy's, below which few bear on it
@@ -104,7 +105,7 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
 
     The instruments are the context's first columns. Where controls follow, it is the share of what they leave.
     """
-    terms = next(iter(double_terms(problem, _some(problem))))
+    terms = next(iter(iter_terms(problem, _some(problem))))
     rng = np.random.default_rng(seed)
     folds = 5
     rows = len(terms.target)
@@ -150,7 +151,7 @@ def dead_ends(problem: Problem, codings: Sequence[Coding]) -> list[str]:
     before: list[dict[str, set[Any]]] = [{} for _ in codings]
     after: list[dict[str, set[Any]]] = [{} for _ in codings]
     ends = np.cumsum([coding.dimension for coding in codings])
-    for terms in double_terms(problem):
+    for terms in iter_terms(problem):
         leads = terms.points[:, 1:][terms.weights[:, 1:] != 0]
         for points, found in ((terms.points[:, 0], before), (leads, after)):
             for coding, part, levels in zip(codings, np.split(points, ends[:-1], axis=1), found, strict=True):
@@ -219,4 +220,4 @@ def witness(statistics: Statistics, dual: FeatureMap, theta: np.ndarray, scores:
     residual = (statistics.cross @ theta - statistics.dual_target) / statistics.count
     spread, directions = np.linalg.eigh(scores)
     root = inverse @ (directions * np.sqrt(np.maximum(spread, 0.0) / statistics.count))
-    return Spread(on_host(dual), inverse @ residual, root)
+    return Spread(to_numpy(dual), inverse @ residual, root)

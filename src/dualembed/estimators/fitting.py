@@ -12,16 +12,18 @@ from dualembed import checks, solvers, spaces
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
-from dualembed.selection import Step, auto, evident_penalty
+from dualembed.selection import Step, evident_penalty
+from dualembed.selection.automatic import by_evidence
 from dualembed.selection.products import products
 from dualembed.solvers import solve
 from dualembed.solvers.base import Solver
 from dualembed.solvers.closed_form import feature_maps, number
-from dualembed.solvers.statistics import features_at, gather, on_host, total
+from dualembed.solvers.statistics import gather, total
 from dualembed.solvers.uncertainty import Uncertainty, standard_errors
 from dualembed.sources import Dataset
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
+from dualembed.spaces.features import evaluate_functions, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
@@ -73,7 +75,7 @@ def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> F
     """The problem's solution by the recipe; what it leaves to "auto" is chosen from the data."""
     choosing = recipe.primal == "auto" or recipe.dual == "auto"
     if choosing:
-        result = auto(seed, problem, groups=groups)
+        result = by_evidence(seed, problem, groups=groups)
         saddle, steps = result.record.saddle, result.record.steps
         if recipe == Recipe():
             folds = result.record.folds if problem.loss.quadratic else None
@@ -166,12 +168,12 @@ def _precisely(seed: int, saddle: Saddle, solver: Solver) -> Any:
     """The result of a run in float64: features on landmarks are sums of large numbers that cancel."""
     with jax.enable_x64(True):
         result = solve(seed, saddle, solver)
-        return dataclasses.replace(result, primal=on_host(result.primal), dual=on_host(result.dual))
+        return dataclasses.replace(result, primal=to_numpy(result.primal), dual=to_numpy(result.dual))
 
 
 def values(function: Function, points: np.ndarray) -> np.ndarray:
     """The function at points (n, d), in float64."""
     if isinstance(function, LinearFunction):  # without a compilation, and with all digits
         weights = np.asarray(function.weights, dtype=np.float64)
-        return features_at(on_host(function.features), points) @ weights
+        return evaluate_functions(to_numpy(function.features), weights[None], points)[:, 0]
     return np.asarray(function(points), dtype=np.float64)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from dualembed import checks
+from dualembed.answers import Answer, Question
+from dualembed.estimates import Estimate
 from dualembed.estimators.rows import vector
 from dualembed.estimators.tables import is_flat
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.problems import HittingTime, arrivals
 from dualembed.selection import Consistency
-from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
 FEW_ARRIVALS = 10  # transitions into the target, below which times are little more than a guess
@@ -77,6 +79,19 @@ class HittingTimeRegressor(TransitionEstimator):
         found, std = self._times(states, return_std=return_std)
         return (outside * found, outside * std) if return_std else outside * found
 
+    def at(self, states: Any) -> Question:
+        """The question of the mean hitting time from these states, 0 inside the target: of h, where it is one."""
+        points, outside = self._coding().encode(states), ~self.inside(states)
+        return Question.mean("the hitting time from the given states", points[:, None], outside[:, None].astype(float))
+
+    def ask(self, question: Question) -> Answer:
+        """The answer to a question; where it is about times alone, an interval of ratios, for no time is below zero."""
+        answer = super().ask(question)
+        if not all(factor > 0 and np.all(part.shares >= 0) for factor, part in question.parts):
+            return answer
+        least = self.shortest_ * float(question.flat()[1].sum())  # as predict says it
+        return dataclasses.replace(answer, value=max(answer.value, least), positive=True)
+
     def return_time(self, states: Any, return_std: bool = False) -> Any:
         """The mean time until the target is next entered, (n,): h outside the target, and the time of return inside."""
         if self.departures_ == 0 and self.inside(states).any():
@@ -89,8 +104,13 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of h at each state, each covering it by itself with that probability."""
-        outside = ~self.inside(states)
-        lower, upper = self._interval(self.coding_.encode(states), level)
+        outside, half = ~self.inside(states), self._quantile(level)
+        found, std = self._times(states, return_std=True)
+        if self.solved_ is None:
+            lower, upper = found - half * std, found + half * std
+        else:  # of ratios: an estimate that is too low has an error that is too low
+            factor = np.exp(np.minimum(half * std / np.maximum(found, np.finfo(float).tiny), 700.0))
+            lower, upper = found / factor, found * factor
         return outside * np.maximum(lower, self.shortest_), outside * np.maximum(upper, self.shortest_)
 
     def inside(self, states: Any) -> np.ndarray:

@@ -11,6 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
+from dualembed.answers import Question
+from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import coding_of
 from dualembed.estimators.fitting import values
@@ -18,9 +20,9 @@ from dualembed.estimators.rows import lacking, places, target
 from dualembed.estimators.tables import columns_of, headings
 from dualembed.problems import Invariance
 from dualembed.selection import Consistency
-from dualembed.solvers.statistics import features_at, on_host
-from dualembed.solvers.uncertainty import Estimate, Spread
+from dualembed.solvers.uncertainty import Spread
 from dualembed.sources import Dataset
+from dualembed.spaces.features import evaluate_features, to_numpy
 
 NOISE = 0.1  # of "noise", in standard deviations of each column
 SAMPLERS = ("noise", "rotation-2d", "rotation-3d")
@@ -53,6 +55,15 @@ class Invariant(Estimator):
         """f itself at X, (n,): not averaged over variations."""
         self._check_columns(X)
         return self._predicted(self.coding_.encode(self._numbers(X)))
+
+    def at(self, X: Any) -> Question:
+        """The question of the mean prediction over these rows: of the prediction itself, where it is one."""
+        self._check_columns(X)
+        drawn = self._test_draws(self._numbers(X))
+        points = self.coding_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1)
+        return Question.mean(
+            "f over variations of the given rows", points, np.full(drawn.shape[:2], 1 / self.test_draws)
+        )
 
     def _mean(self, X: Any, *, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations, the same for every row, so that rows do not touch each other."""
@@ -250,6 +261,6 @@ def _sampler(sampler: Any, x: np.ndarray) -> Any:
 
 def _std_of_means(spread: Spread, points: np.ndarray) -> np.ndarray:
     """The standard error of the mean of f over each row's points (n, M, d)."""
-    psi = features_at(on_host(spread.features), points.reshape(-1, points.shape[2]))
+    psi = evaluate_features(to_numpy(spread.features), points.reshape(-1, points.shape[2]))
     means = psi.reshape(*points.shape[:2], -1).mean(axis=1)
     return np.sqrt(np.sum((means @ spread.root) ** 2, axis=1))

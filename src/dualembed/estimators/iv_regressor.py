@@ -11,6 +11,8 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
+from dualembed.answers import Question
+from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
@@ -18,7 +20,6 @@ from dualembed.estimators.rows import labels_of, target
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
 from dualembed.selection import Consistency
-from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 from dualembed.spaces.affine import AffineMap
 
@@ -82,6 +83,13 @@ class IVRegressor(RegressorMixin, Estimator):
     def interval(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of f at each row, each covering it by itself with that probability."""
         return self._interval(self._points(X, controls), level)
+
+    def at(self, X: Any, controls: Any = None) -> Question:
+        """The question of the mean of f over these rows: of f itself, where it is one.
+
+        `model.ask(model.at(X1) - model.at(X0))` is the effect of moving X from X0 to X1.
+        """
+        return Question.mean("f over the given rows", self._points(X, controls))
 
     def band(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) that cover f at all these rows at once with that probability."""

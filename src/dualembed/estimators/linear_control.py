@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.answers import Question
+from dualembed.estimates import Estimate
 from dualembed.estimators.rows import vector
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.policies import numbers
 from dualembed.problems import FirstExit
 from dualembed.selection import Consistency
-from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
 
 
@@ -72,6 +73,10 @@ class LinearControl(TransitionEstimator):
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of z at each state, each covering it by itself with that probability."""
         return self._interval(self._coding().encode(states), level)
+
+    def at(self, states: Any) -> Question:
+        """The question of the mean of z over these states: of z itself, where it is one."""
+        return Question.mean("z over the given states", self._coding().encode(states))
 
     def cost_to_go(self, states: Any) -> np.ndarray:
         """v(s) = -log z(s), shape (n,); infinite where z came out as not positive."""

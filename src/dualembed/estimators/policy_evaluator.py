@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
+from dualembed.answers import Answer, Question
+from dualembed.estimates import Estimate
+from dualembed.estimators.ratios import density_ratio
+from dualembed.estimators.returns import Returns, out_of_order
 from dualembed.estimators.rows import starts, vector
+from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
 from dualembed.problems import PolicyEvaluation
 from dualembed.propensities import overlap as overlap_of
 from dualembed.selection import Consistency
-from dualembed.solvers.uncertainty import Estimate
 from dualembed.sources import Dataset
+
+APART = 3.0  # errors of the difference between the answer and the mean of returns, beyond which there is a warning
 
 
 class PolicyEvaluator(TransitionEstimator):
@@ -27,11 +34,13 @@ class PolicyEvaluator(TransitionEstimator):
     >>> state = rng.normal(size=1000)
     >>> following = 0.5 * state + rng.normal(size=1000)
     >>> model = PolicyEvaluator(discount=0.8).fit(state, state, following)
-    >>> bool(np.abs(model.predict([1.0, -1.0]) - np.array([1, -1]) / 0.6).max() < 0.2)  # V(s) = s / (1 - 0.8 · 0.5)
+    >>> values, errors = model.predict([1.0, -1.0], return_std=True)
+    >>> bool(np.all(np.abs(values - np.array([1, -1]) / 0.6) < 2 * errors))  # V(s) = s / (1 - 0.8 · 0.5)
     True
     """
 
     starts_: Any
+    returns_: Returns | None = None
     weights_: Any = None
 
     def __init__(
@@ -93,17 +102,67 @@ class PolicyEvaluator(TransitionEstimator):
         """(lower, upper) of V at each state, each covering it by itself with that probability."""
         return self._interval(self._coding().encode(states), level)
 
-    def value(self, initial_states: Any = None) -> Estimate:
-        """The policy's value: the mean of V over initial states, a sample of where episodes start.
+    def value(self, initial_states: Any = None) -> Answer:
+        """The policy's value: the mean of V over initial states.
 
-        Without them, over the first states of the episodes that it was fitted to. The standard error counts that of V,
-        clustered by episode, and that of the sample of starts.
+        Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start: the
+        standard error counts that of V, clustered by episode, and that of the sample, as it does of states that are
+        given here. For given states without the error of a sample, ask `at` them.
         """
         check_is_fitted(self, "function_")
         if initial_states is None and self.starts_ is None:
             raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
-        points: Any = self.starts_ if initial_states is None else self.coding_.encode(initial_states)
-        return self._average(points)
+        if initial_states is not None:
+            points = self.coding_.encode(initial_states)
+            words = "the policy's value over the given initial states"
+            return self.ask(Question.mean(words, points, groups=np.full(len(points), -1)))
+        if self._headline_answer is not None:
+            return self._headline_answer
+        question = self._value_at_starts()
+        if self.solved_ is None or self.returns_ is None:
+            return self.ask(question)
+        return self._beside_returns(self.solved_.answer(question, returns=self.returns_))
+
+    def mean_return(self) -> Estimate | None:
+        """The plain mean of the discounted rewards of whole episodes, with its standard error.
+
+        None where one in ten or more were not whole, or where rows are weighted, of several steps, or in another order
+        than that of time.
+        """
+        check_is_fitted(self, "function_")
+        if self.solved_ is None or self.returns_ is None:
+            return None
+        return self.returns_.plain()
+
+    def _beside_returns(self, answer: Answer) -> Answer:
+        """The answer, with a warning where the plain mean of returns says something else."""
+        plain = self.mean_return()
+        if plain is None or abs(plain.value - answer.value) <= APART * np.hypot(plain.stderr, answer.stderr):
+            return answer
+        worry = (
+            f"the plain mean of the episodes' returns is {plain}, further from the answer than their errors explain: "
+            "states may not tell all that matters for what follows, or rows are not what they are taken for"
+        )
+        return dataclasses.replace(answer, warnings=(*answer.warnings, worry))
+
+    def _value_at_starts(self) -> Question:
+        """The mean of V over the first states of episodes, a sample of where they start."""
+        words = "the policy's value over the starts of episodes"
+        if self.solved_ is not None and self.solved_.headline is not None:
+            return Question(words, ((1.0, self.solved_.headline),))
+        return Question.mean(words, self.starts_, groups=self._own_groups(len(self.starts_)))
+
+    def at(self, states: Any) -> Question:
+        """The question of the mean of V over these states: of V itself, where it is one."""
+        return Question.mean("V over the given states", self._coding().encode(states))
+
+    def density_ratio(self, states: Any) -> np.ndarray:
+        """How often the policy is in each state, against how often the log's rows are, (n,): 1 is as often.
+
+        It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
+        mean is 1. `value().effective` says how many of the rows that leaves in use.
+        """
+        return density_ratio(self.solved_, self._coding().encode(states))
 
     def bellman_error(
         self,
@@ -157,7 +216,9 @@ class PolicyEvaluator(TransitionEstimator):
     def _begin(self, data: Transitions) -> Any:
         problem = super()._begin(data)
         self.starts_ = None if data.episodes is None else problem.source.table["state"][starts(data.episodes)]
+        self._note(out_of_order(problem.source.table, data.episodes))
         self._weigh(problem, np.zeros(0))
+        self._judge()
         return problem
 
     def _go_on(self, data: Transitions) -> Any:
@@ -169,7 +230,34 @@ class PolicyEvaluator(TransitionEstimator):
             self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
         if self.starts_ is not None and data.episodes is not None:
             self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(data.episodes)]])
+        self._judge()
         return problem
+
+    def _judge(self) -> None:
+        """Note what to worry about in the policy's value."""
+        self._headline_answer = None
+        if self.solved_ is not None and self.solved_.headline is not None:
+            self._headline_answer = self.value()
+            self._note(self._headline_answer.warnings)
+
+    def _add_returns(self, problem: Any, groups: Any, solved: Solved) -> None:
+        if groups is None or solved.numbers is None or not solved.by_label:
+            self.returns_ = None  # a few episodes do not say how far their returns are from the next ones'
+            return
+        more = Returns.of(problem.source.table, groups, float(self.discount), solved.numbers)
+        if self.solved_ is None or self.returns_ is None or more is None:
+            self.returns_ = more if self.solved_ is None else None
+            return
+        # Groups of rows that come later are left-out groups of the first.
+        into = np.asarray(self.solved_.fit.candidates.into)
+        self.returns_ = dataclasses.replace(self.returns_, groups=into[self.returns_.groups]) + more
+
+    def _headline(self, problem: Any, data: Transitions) -> Headline | None:
+        if data.episodes is None:
+            return None
+        rows = starts(data.episodes)
+        points = problem.source.table["state"][rows]
+        return Headline(points[:, None], np.ones((len(rows), 1)), rows)
 
     def _weigh(self, problem: Any, earlier: np.ndarray) -> None:
         """Keep the importance weights, 1 for rows without, and note how many rows all those so far are worth."""

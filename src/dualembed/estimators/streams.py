@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 
 from dualembed.estimators.diagnostics import Diagnostics, few_rows, strength, witness
-from dualembed.estimators.fitting import Fit, values
-from dualembed.problems.base import Problem
-from dualembed.selection import HeldOut, held_out, honest_score
-from dualembed.selection.held_out import mean_square
+from dualembed.estimators.fitting import Fit
+from dualembed.problems.base import Problem, iter_terms
+from dualembed.selection import held_out
+from dualembed.selection.held_out import held_out_new
 from dualembed.solvers.closed_form import normal_equations, number, pseudo_inverse, solution
-from dualembed.solvers.statistics import Statistics, double_terms, features_at, gather, on_host
+from dualembed.solvers.statistics import Statistics, gather
 from dualembed.solvers.uncertainty import Spread, Uncertainty, score_covariance, spreads
+from dualembed.spaces.features import evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
-
-FEWEST = 60  # rows of a part, from which on it is judged before it is learnt from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Stream:
         self, problem: Problem, function: LinearFunction, *, groups: Any
     ) -> tuple[Stream, LinearFunction, Uncertainty, Spread, Diagnostics]:
         """The sums with the problem's rows added, and all that follows from them."""
-        judged = _judged(problem, function, groups)
+        judged = held_out_new(problem, function, groups)
         (more,) = gather(problem, function.features, self.dual.features)
         statistics = self.statistics + more
         theta, eta, penalty = self._solved(statistics, function)
@@ -77,8 +76,8 @@ class Stream:
         spectrum, basis = np.linalg.eigh(normal_equations([statistics], vectors, weight)[0])
         pulled = statistics.cross @ (basis @ (pseudo_inverse(spectrum, penalty) * (basis.T @ functional)))
         eta = vectors @ (weight * (vectors.T @ pulled)) / statistics.count
-        features = on_host(self.dual.features)
-        return np.concatenate([features_at(features, terms.context) @ eta for terms in double_terms(problem)])
+        features = to_numpy(self.dual.features)
+        return np.concatenate([evaluate_features(features, terms.context) @ eta for terms in iter_terms(problem)])
 
     def _solved(self, statistics: Statistics, function: LinearFunction) -> tuple[np.ndarray, np.ndarray, float]:
         """(weights of f, those of the dual, penalty)."""
@@ -104,14 +103,3 @@ def diagnose(fit: Fit, stream: Stream, *, groups: Any, seed: int) -> tuple[Diagn
     warnings, variance = tuple(few_rows(statistics.count, freedom)), statistics.residual_variance(theta)
     found = Diagnostics(statistics.count, judged, singular, freedom, variance, warnings=warnings)
     return found, witness(statistics, dual.features, theta, stream.scores)
-
-
-def _judged(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:
-    """The honest score on rows that the function has not seen yet: before they are learnt from."""
-    rows = problem.source.rows  # type: ignore[attr-defined]
-    enough = rows if groups is None else 3 * len(np.unique(groups))
-    if min(rows, enough) < FEWEST or not problem.loss.quadratic:
-        return None
-    score = honest_score(problem, lambda points: values(function, points), groups=groups)
-    squared = mean_square(problem, lambda points: values(function, points))
-    return HeldOut(score.value, score.stderr, squared, squared, rows)

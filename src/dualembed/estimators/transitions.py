@@ -10,12 +10,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
+from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.diagnostics import dead_ends
 from dualembed.estimators.rows import labels_of
+from dualembed.estimators.solved import Headline
 from dualembed.selection import Consistency
-from dualembed.solvers.uncertainty import Estimate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,15 +82,23 @@ class TransitionEstimator(Estimator):
         problem, groups = self._problem(data)
         self._remember(data.states)
         worries = dead_ends(problem, self._codings())
-        self._learn(problem, groups=groups)
+        self._learn(problem, groups=groups, headline=self._headline(problem, data))
         self._note(worries)
         return problem
 
     def _go_on(self, data: Transitions) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(data)
-        self._learn_more(problem, groups=groups)
+        self._learn_more(problem, groups=groups, headline=self._headline(problem, data))
         return problem
+
+    def _own_groups(self, rows: int) -> np.ndarray:
+        """Groups of a sample that no group of the data is known of, by the solver that was used."""
+        return np.full(rows, -1) if self.solved_ is not None else np.arange(rows)
+
+    def _headline(self, problem: Any, data: Transitions) -> Headline | None:
+        """The question that matters most; None where there is none."""
+        return None
 
     def _code(self, data: Transitions) -> None:
         self.coding_ = coding_of("states", data.states, data.next_states, categorical=self.categorical_features)

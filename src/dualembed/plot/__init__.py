@@ -5,7 +5,7 @@
 """
 
 from dualembed.plot.functions import function
-from dualembed.plot.measures import errors, singular_values, weights
+from dualembed.plot.measures import density_ratio, errors, singular_values, weights
 from dualembed.plot.witnesses import witness
 
-__all__ = ["errors", "function", "singular_values", "weights", "witness"]
+__all__ = ["density_ratio", "errors", "function", "singular_values", "weights", "witness"]

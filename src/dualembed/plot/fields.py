@@ -67,6 +67,12 @@ class Field:
     spreads: tuple[Spread, ...]
     rows: np.ndarray | None
 
+    @property
+    def unit(self) -> float:
+        """How many standard errors a 95 % interval reaches to either side."""
+        own = getattr(self.spreads[0], "quantile", None) if self.spreads else None
+        return float(norm.ppf(0.975) if own is None else own(0.95))
+
     def at(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """(values, standard errors), each (n,), at points (n, d); None where there are no standard errors."""
         if not self.spreads:
@@ -133,7 +139,7 @@ def learnt(model: Any, data: Any = None) -> Field:
     """The function f that a model has learnt."""
     _check_fitted(model)
     codings = [model.coding_, getattr(model, "actions_", None), getattr(model, "controls_", None)]
-    spreads = () if model.uncertainty_ is None else (model.uncertainty_.posterior, model.uncertainty_.sandwich)
+    spreads = () if model.uncertainty_ is None else tuple(model.uncertainty_.spreads)
     symbol = next((SYMBOLS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in SYMBOLS), "f(x)")
     return _field(symbol, model, codings, model.function_, spreads, tables_of(model, data))
 

@@ -14,7 +14,6 @@ from dualembed.plot.style import BLUE, CYCLE, DASHES, FONT, GREY, axes_for, fini
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-UNIT = 1.96  # standard errors of a 95 % interval
 MAP = 40  # values a side of a map
 PANELS = 9  # at most
 TICKS = 200  # of the data's values along an axis
@@ -44,7 +43,7 @@ def function(model: Any, data: Any = None, *, column: str | None = None, ax: Axe
 def dependence(ax: Axes, field: Field, place: Place) -> Axes:
     """f along one column, averaged over the others."""
     grid, values, std = field.dependence(place)
-    half = np.zeros(len(values)) if std is None else UNIT * std
+    half = np.zeros(len(values)) if std is None else field.unit * std
     if place.levels:
         ax.errorbar(np.arange(len(grid)), values, half, fmt="o", color=BLUE, ecolor=BLUE, capsize=3)
         name_levels(ax, grid)
@@ -93,7 +92,8 @@ def _curves(ax: Axes, field: Field, number: Place, category: Place) -> Axes:
         values, std = field.at(number.put(category.put(base, level), grid))
         ax.plot(grid, values, color=color, linestyle=dashes, linewidth=1.8, label=label(f"{category.name} = {level}"))
         if std is not None:
-            ax.fill_between(grid, values - UNIT * std, values + UNIT * std, color=color, alpha=0.15, linewidth=0)
+            half = field.unit * std
+            ax.fill_between(grid, values - half, values + half, color=color, alpha=0.15, linewidth=0)
     _rug(ax, field, number)
     ax.legend(frameon=False, fontsize=FONT - 1)
     return finish(ax, x=label(number.name), y=field.symbol)

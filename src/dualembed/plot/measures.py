@@ -73,3 +73,23 @@ def weights(model: Any, data: Any, *, ax: Axes | None = None) -> Axes:
     size = values.sum() ** 2 / max(float(np.sum(values**2)), np.finfo(float).tiny)
     title = f"worth {size:,.0f} of {len(values):,} unweighted rows"
     return finish(ax, x="importance weight (mean 1)", y="rows", title=title)
+
+
+def density_ratio(model: Any, states: Any, actions: Any = None, *, ax: Axes | None = None) -> Axes:
+    """A histogram of how often the evaluated policy is at these places, against how often the log is.
+
+    What lies below zero, which no ratio can, is of another colour. The title says how many of the log's rows that
+    leaves in use.
+    """
+    found = model.density_ratio(states) if actions is None else model.density_ratio(states, actions)
+    ax = axes_for(ax)
+    bins = np.histogram_bin_edges(np.append(found, [0.0, 1.0]), bins=40)
+    edge = bins[1] - bins[0]
+    bins = np.arange(np.floor(bins[0] / edge), np.ceil(bins[-1] / edge) + 1) * edge  # so that 0 is an edge
+    _, _, bars = ax.hist(found, bins=bins, color=BLUE, log=True)
+    for bar in bars.patches if hasattr(bars, "patches") else ():
+        if bar.get_x() < -edge / 2:
+            bar.set_facecolor(VERMILION)
+    ax.axvline(1.0, color=GREY, linewidth=1.5, linestyle="--")
+    title = f"worth {100 * model.value().effective:.0f} % of the rows it was fitted to"
+    return finish(ax, x="density ratio (mean 1)", y="rows", title=title)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.answers import Answer
+from dualembed.answers.answer import meaning
+from dualembed.estimates import Estimate
 from dualembed.plot.fields import Field
 from dualembed.report.effects import Effect, effects, unshown
 from dualembed.report.elements import Markup, between, element, number, paragraph, plus_minus, table
-from dualembed.report.worth import policy_value
-from dualembed.solvers.uncertainty import Estimate
+from dualembed.report.worth import mean_answer, policy_value, verdict_of
 
 MOST = 30  # rows of a table of effects
 ROWS = 2000  # over which a mean is taken
@@ -33,19 +35,38 @@ def answer(model: Any, field: Field, tables: Mapping[str, Any]) -> Markup:
 
 
 def headline(model: Any, field: Field, tables: Mapping[str, Any]) -> Markup:
-    """One sentence: the policy's value, or the mean of the function over the data."""
+    """The policy's value, or the mean of the function over the data, with the verdict on it."""
     found = policy_value(model, field, tables)
-    if found is not None and found.stderr is not None:
-        low, high = Estimate(found.value, found.stderr).interval()
+    if found is not None and found.answer is not None:
         said = f"On average over {found.where}, the policy is worth {plus_minus(found.value, found.stderr)}"
-        return paragraph(element("strong", f"{said} (95 % interval {between(low, high)})."), class_="answer")
+        sentence = element("strong", f"{said} (95 % interval {between(*found.answer.interval())}).")
+        beside = [*_verdict(model, found.answer), *_mean_return(model)]
+        return element("div", paragraph(sentence, class_="answer"), *beside)
     points, where = asked_about(model, field, tables)
     mean, stderr = field.average(points)
     values = np.maximum(field.at(points)[0], getattr(model, "shortest_", -np.inf))
     what = f"the {field.symbol}" if not field.symbol.startswith("f(") else field.symbol
     said = f"{where}, {what} is {plus_minus(mean, stderr)}"
     reach = f" on average, from {number(values.min())} to {number(values.max())}" if len(values) > 1 else ""
-    return paragraph(element("strong", f"{said}{reach}."), class_="answer")
+    sentence = paragraph(element("strong", f"{said}{reach}."), class_="answer")
+    return element("div", sentence, *_verdict(model, mean_answer(model, points)))
+
+
+def _verdict(model: Any, answer: Answer | None) -> list[Markup]:
+    """The verdict on an answer with what it means, and what there is to worry about; nothing where it is not known."""
+    verdict = verdict_of(answer)
+    if answer is None or verdict is None:
+        return []
+    worries = [paragraph(f"{each[:1].upper()}{each[1:]}.") for each in answer.warnings]
+    return [paragraph("This answer is ", element("strong", str(verdict)), f": {meaning(verdict)}."), *worries]
+
+
+def _mean_return(model: Any) -> list[Markup]:
+    """What whole episodes earned, where that is known."""
+    found = model.mean_return() if hasattr(model, "mean_return") else None
+    if found is None:
+        return []
+    return [paragraph(f"The plain mean of the returns of whole episodes is {plus_minus(found.value, found.stderr)}.")]
 
 
 def asked_about(model: Any, field: Field, tables: Mapping[str, Any]) -> tuple[np.ndarray, str]:

@@ -9,10 +9,11 @@ from typing import Any
 from dualembed.plot import function
 from dualembed.plot.fields import learnt
 from dualembed.plot.functions import dependence, leading
-from dualembed.report.elements import Markup, element, number, paragraph, plus_minus, shown
+from dualembed.report.elements import Markup, between, element, number, paragraph, plus_minus, shown
 from dualembed.report.images import image
 from dualembed.report.trust import warnings
 from dualembed.report.words import words_of
+from dualembed.report.worth import policy_value, verdict_of
 
 SIZE = (3.2, 2.2)
 
@@ -48,6 +49,7 @@ def _changed(model: Any) -> list[Any]:
 def _facts(model: Any) -> list[Markup]:
     found = model.diagnostics_
     facts = [f"Learnt from {found.rows:,} {words_of(model).row}s: {words_of(model).function}."]
+    facts += _worth(model)
     if found.held_out is not None:
         judged = found.held_out
         facts.append(
@@ -56,6 +58,16 @@ def _facts(model: Any) -> list[Markup]:
         )
     facts += [f"{step.question}: {step.answer}" for step in model.selection_.steps[:2]]
     return [*map(paragraph, facts), *([warnings(model)] if found.warnings else [])]
+
+
+def _worth(model: Any) -> list[str]:
+    """What the policy is worth, with the verdict on it, where that is known."""
+    found = policy_value(model, learnt(model), {})
+    if found is None or found.answer is None:
+        return []
+    verdict = verdict_of(found.answer)
+    said = f"Over {found.where} the policy is worth {plus_minus(found.value, found.stderr)} (95 % interval "
+    return [f"{said}{between(*found.answer.interval())})" + ("." if verdict is None else f", which is {verdict}.")]
 
 
 def _figure(model: Any) -> Markup:

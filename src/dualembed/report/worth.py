@@ -1,4 +1,4 @@
-"""What a policy is worth where episodes start, or where else it is known what the policy does."""
+"""What a policy is worth where episodes start, or where else it is known what the policy does; and means of f."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.answers import Answer, Question
+from dualembed.answers.answer import Verdict
 from dualembed.plot.fields import Field
 
 
 @dataclasses.dataclass(frozen=True)
 class Worth:
-    """The mean of a policy's value over places that `where` says in words: starts of so many `episodes`, or others."""
+    """The mean of a policy's value over places that `where` says in words: starts of so many `episodes`, or others.
+
+    `answer` is the model's own, or None where it has no standard errors.
+    """
 
     value: float
-    stderr: float | None
+    answer: Answer | None
     where: str
     episodes: int | None
+
+    @property
+    def stderr(self) -> float | None:
+        """The standard error, or None."""
+        return None if self.answer is None else self.answer.stderr
 
 
 def policy_value(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth | None:
@@ -35,9 +45,22 @@ def policy_value(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth |
     where = _starts(len(points))
     if model.uncertainty_ is not None:
         found = model.value()
-        return Worth(found.value, found.stderr, where, len(points))
+        return Worth(found.value, found, where, len(points))
     values = np.asarray(field.call(points.reshape(-1, points.shape[2]))).reshape(points.shape[:2])
     return Worth(float((values * (1.0 if shares is None else shares)).sum(axis=1).mean()), None, where, len(points))
+
+
+def verdict_of(answer: Answer | None) -> Verdict | None:
+    """How much an answer rests on; None where the model cannot know."""
+    return None if answer is None else answer.verdict
+
+
+def mean_answer(model: Any, points: np.ndarray) -> Answer | None:
+    """The mean of f over coded points (n, d); None for fits that do not know what their answers rest on."""
+    if model.uncertainty_ is None or getattr(model, "solved_", None) is None:
+        return None
+    found: Answer = model.ask(Question.mean("the mean over the rows of the data", points))
+    return found
 
 
 def _starts(episodes: int) -> str:
@@ -53,13 +76,13 @@ def _of_actions(model: Any, field: Field, tables: Mapping[str, Any]) -> Worth | 
         if _same_policy(actions, following, labels):
             first = np.unique(labels, return_index=True)[1]
             points = np.concatenate([model.coding_.encode(tables["states"]), actions], axis=1)[first]
-            return _sampled(field, points, _starts(len(first)))
+            return _averaged(model, field, points, _starts(len(first)), episodes=len(first))
     goes_on = np.asarray(tables.get("terminated", np.zeros(len(following)))) == 0
     points = np.concatenate([model.coding_.encode(tables["next_states"], renamed=True), following], axis=1)[goes_on]
     if not len(points):
         return None
     where = "the next states of the data (what it does at the starts of episodes is not known)"
-    return Worth(*field.average(points), where, None)
+    return _averaged(model, field, points, where, episodes=None)
 
 
 def _same_policy(actions: np.ndarray, following: np.ndarray, labels: np.ndarray) -> bool:
@@ -69,9 +92,10 @@ def _same_policy(actions: np.ndarray, following: np.ndarray, labels: np.ndarray)
     return bool(goes_on.any()) and bool(np.array_equal(actions[order][1:][goes_on], following[order][:-1][goes_on]))
 
 
-def _sampled(field: Field, points: np.ndarray, where: str) -> Worth:
-    """The mean over points that are a sample themselves: the error is that of the function and of the sample."""
-    value, stderr = field.average(points)
-    if stderr is not None and len(points) > 1:
-        stderr = float(np.hypot(stderr, np.std(field.at(points)[0], ddof=1) / np.sqrt(len(points))))
-    return Worth(value, stderr, where, len(points))
+def _averaged(model: Any, field: Field, points: np.ndarray, where: str, *, episodes: int | None) -> Worth:
+    """The mean over points; over starts of episodes, a sample themselves, the error is also that of the sample."""
+    if model.uncertainty_ is None:
+        return Worth(field.average(points)[0], None, where, episodes)
+    groups = None if episodes is None else np.full(len(points), -1)
+    found = model.ask(Question.mean(f"the policy's value over {where}", points, groups=groups))
+    return Worth(found.value, found, where, episodes)

@@ -12,19 +12,23 @@ import numpy as np
 from dualembed import checks, compilation
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
+from dualembed.selection.averaging import solve_averaged
 from dualembed.selection.honest_score import Score, clustered_error, honest_score
 from dualembed.selection.noise import Variances, variances
 from dualembed.selection.penalty import predictive_penalty
 from dualembed.selection.products import products
 from dualembed.selection.record import Record, Step
+from dualembed.selection.rows import assign_groups, read_rows
 from dualembed.selection.search import Choice, Samples, choose, read
 from dualembed.selection.smooth import smooth
+from dualembed.selection.witness import witness_of
 from dualembed.solvers.base import Pair, Result
 from dualembed.solvers.closed_form import penalised, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, gather, moment_features, total
+from dualembed.solvers.statistics import Statistics, gather, total
 from dualembed.solvers.uncertainty import score_covariance, spreads
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import Basis
+from dualembed.spaces.features import moment_features
 from dualembed.spaces.linear import LinearFunction
 
 FOLDS = 5
@@ -33,7 +37,42 @@ JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
 
 
 def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Result:
-    """The problem's solution with kernels, bandwidths, penalties and weights chosen from the data alone.
+    """The problem's solution with everything chosen from the data alone.
+
+    Of transitions, where the context is the first point and the loss the square, it is the average of ridge paths of
+    `selection.averaging`, in NumPy throughout; of all other problems that of `by_evidence`. `print(result.record)` says
+    what was chosen, and `result.uncertainty` has standard errors, but for losses other than the square. `groups` (n,)
+    labels rows that depend on each other, such as episodes, for standard errors that know of it.
+
+    >>> import dualembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> z, u = rng.normal(size=(2, 1000))
+    >>> x = z + u
+    >>> data = de.sources.Dataset(x=x, z=z, y=x + 2 * u)
+    >>> result = de.selection.auto(0, de.problems.InstrumentalVariables(data))
+    >>> bool(abs(result.primal([1.0])[0] - result.primal([0.0])[0] - 1) < 0.2)
+    True
+    """
+    checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
+    if not isinstance(problem.source, Dataset):
+        raise checks.InputError("a model is chosen on a finite data set; use sources.Dataset as the source")
+    rows = read_rows(problem) if problem.loss.quadratic else None
+    if rows is None:
+        return by_evidence(key, problem, groups=groups)
+    rows.check_enough()
+    rng = np.random.default_rng(_seed(key))
+    fit, steps = solve_averaged(problem, rows, assign_groups(rows, groups, rng), rng=rng)
+    spread = witness_of(fit)
+    saddle = Saddle(problem, Basis(spread.features), Basis(spread.features))
+    witness = saddle.dual_function(LinearFunction(spread.features, spread.weights))
+    function = fit.function
+    finite = bool(np.all(np.isfinite(function.weights)))
+    record = Record(steps, saddle, 1)
+    return Result(function, witness, None, finite, Pair(function, witness), 1, uncertainty=fit, record=record)
+
+
+def by_evidence(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Result:
+    """The problem's solution with kernels, bandwidths, penalties and weights chosen by evidence.
 
     f is a Gaussian process: a constant, a linear trend and a smooth part with one bandwidth a coordinate, whose
     hyper-parameters maximise the moment evidence. The dual's bandwidths are short enough to predict what the moment is
@@ -46,25 +85,20 @@ def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Resul
     know of it.
 
     Memory: the samples in float64, and at most 1,000 features of 20,000 rows, 160 MB, for each player.
-
-    >>> import dualembed as de
-    >>> rng = np.random.default_rng(0)
-    >>> z, u = rng.normal(size=(2, 1000))
-    >>> x = z + u
-    >>> data = de.sources.Dataset(x=x, z=z, y=x + 2 * u)
-    >>> result = de.selection.auto(0, de.problems.InstrumentalVariables(data))
-    >>> bool(abs(result.primal([1.0])[0] - result.primal([0.0])[0] - 1) < 0.2)
-    True
     """
     checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
     compilation.enable_cache()
-    seed = int(jax.random.randint(checks.as_key(key), (), 0, 2**31 - 1))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_seed(key))
     if not problem.loss.quadratic:
         return smooth(checks.as_key(key), problem, rng)
     samples = read(problem)
     choice, steps = choose(samples, rng)
     return _fitted(problem, samples, choice, steps=steps, rng=rng, groups=groups)
+
+
+def _seed(key: jax.Array | int) -> int:
+    """The seed itself, or of a JAX key one that follows from it."""
+    return int(key) if isinstance(key, int | np.integer) else int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
 def _fitted(
@@ -163,7 +197,8 @@ def _weighted(parts: list[Statistics], noise: np.ndarray) -> list[Statistics]:
 def _moment(samples: Samples, function: LinearFunction) -> np.ndarray:
     """Σ_k w_k f(p_k) in float64, some rows at a time."""
     tiles = np.array_split(np.arange(len(samples.target)), 1 + len(samples.target) // 4096)
-    return np.concatenate([moment_features(function.features, samples.some(tile)) @ function.weights for tile in tiles])
+    parts = (moment_features(function.features, samples.points[tile], samples.weights[tile]) for tile in tiles)
+    return np.concatenate([part @ function.weights for part in parts])
 
 
 def _judged(problem: Problem, function: LinearFunction, units: np.ndarray) -> Score:

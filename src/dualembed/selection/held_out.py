@@ -9,16 +9,19 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from dualembed.problems.base import Problem
-from dualembed.selection.honest_score import honest_score
+from dualembed.linear.fit import LinearFit
+from dualembed.problems.base import Problem, iter_terms
+from dualembed.selection.honest_score import double_terms_of, honest_score, score_of
 from dualembed.solvers.closed_form import solution
-from dualembed.solvers.statistics import Statistics, double_terms, gather, on_host, total
+from dualembed.solvers.statistics import Statistics, gather, total
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 FOLDS = 4
 SCORE_FOLDS = 5
+FEWEST_NEW = 60  # rows of a part, from which on it is judged before it is learnt from
 FEWEST = 2 * SCORE_FOLDS  # groups in a fold, and three times as many rows
 ROWS = 40_000  # that are looked at
 
@@ -64,7 +67,7 @@ def held_out(
     folds = _folds(labels, seed)
     if folds is None:
         return None
-    primal = on_host(primal)
+    primal = to_numpy(primal)
     parts = [gather(problem, primal, dual, sample=_rows(sample, folds == fold))[0] for fold in range(FOLDS)]
     scores, squared, counts = [], [], np.array([part.count for part in parts])
     strength = primal_penalty * problem.source.rows  # type: ignore[attr-defined]  # of all rows: the penalty is over them
@@ -84,6 +87,39 @@ def held_out(
         total(parts).residual_variance(theta),
         int(counts.sum()),
     )
+
+
+def held_out_groups(
+    problem: Problem, fit: LinearFit, numbers: np.ndarray, *, groups: Any = None, seed: int = 0
+) -> HeldOut | None:
+    """The same of fits without each group, at the rows of that group; `numbers` (n,) say which group a row is in."""
+    rows = problem.source.rows  # type: ignore[attr-defined]
+    chosen = np.sort(np.random.default_rng(seed).permutation(rows)[:ROWS])
+    labels = chosen if groups is None else np.unique(np.asarray(groups)[chosen], return_inverse=True)[1]
+    if len(np.unique(labels)) < 2 * SCORE_FOLDS or len(chosen) < 6 * SCORE_FOLDS:
+        return None
+    terms = double_terms_of(problem, _rows(problem.source.table, chosen))  # type: ignore[attr-defined]
+    count, width = terms.points.shape[1:]
+    own, fitted = np.empty(terms.weights.shape), np.empty(terms.weights.shape)
+    for group in np.unique(numbers):
+        inside = numbers[chosen] == group
+        points = terms.points[inside].reshape(-1, width)
+        values = fit.replicates(points)
+        own[inside], fitted[inside] = (values[:, way].reshape(-1, count) for way in (1 + group, 0))
+    score = score_of(problem, terms, own, folds=SCORE_FOLDS, seed=seed, groups=labels)
+    squared, seen = (float(np.mean((terms.moment(values) - terms.target) ** 2)) for values in (own, fitted))
+    return HeldOut(score.value, score.stderr, squared, seen, len(chosen))
+
+
+def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:
+    """The honest score on rows that the function has not seen: before they are learnt from. None for few of them."""
+    rows = problem.source.rows  # type: ignore[attr-defined]
+    enough = rows if groups is None else 3 * len(np.unique(groups))
+    if min(rows, enough) < FEWEST_NEW or not problem.loss.quadratic:
+        return None
+    score = _score(problem, function, problem.source.table, groups)  # type: ignore[attr-defined]
+    squared = mean_square(problem, lambda points: function.features(points) @ function.weights)
+    return HeldOut(score.value, score.stderr, squared, squared, rows)
 
 
 def held_out_once(
@@ -112,7 +148,7 @@ def _score(problem: Problem, function: Callable[[np.ndarray], Any], sample: Samp
 def mean_square(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample | None = None) -> float:
     """The mean of (moment(f) - y)² over the samples, noise and all."""
     total, rows = 0.0, 0
-    for terms in double_terms(problem, sample):
+    for terms in iter_terms(problem, sample):
         values = np.asarray(function(terms.points.reshape(-1, terms.points.shape[-1])), dtype=np.float64)
         moment = np.sum(terms.weights * values.reshape(terms.weights.shape), axis=1) + terms.offset
         total, rows = total + float(np.sum((moment - terms.target) ** 2)), rows + len(moment)

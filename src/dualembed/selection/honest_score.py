@@ -17,9 +17,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss
-from dualembed.problems.base import Problem, Terms
+from dualembed.problems.base import Problem, Terms, terms_numpy
 from dualembed.selection.regression import cross_fit
-from dualembed.solvers.statistics import terms_of
 from dualembed.sources import Dataset, Sample
 
 
@@ -81,8 +80,15 @@ def honest_score(
     checks.count("folds", folds, at_least=3)
     checks.count("seed", seed, at_least=0)
     terms = double_terms_of(problem, sample)
+    return score_of(problem, terms, values_at(function, terms.points), folds=folds, seed=seed, groups=groups)
+
+
+def score_of(
+    problem: Problem, terms: Terms, values: np.ndarray, *, folds: int = 5, seed: int = 0, groups: Any = None
+) -> Score:
+    """The honest score from values (n, K) of f at the terms' points, of one f or of several that are nearly one."""
     units = _units(groups, len(terms.target), folds=folds)
-    known, unknown = _split(terms, values_at(function, terms.points), problem.loss)
+    known, unknown = _split(terms, values, problem.loss)
     rng = np.random.default_rng(seed)
     blocks = (rng.permutation(units.max() + 1) % (2 * folds))[units]
     fitted = cross_fit(terms.context, unknown, blocks, uses=_uses(folds, problem.loss), rng=rng)
@@ -107,7 +113,7 @@ def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
         sample = problem.source.table
     checks.instance("sample", sample, dict, "give a dictionary of columns")
     with jax.enable_x64(True):
-        terms = terms_of(problem, {name: np.asarray(checks.array(name, column)) for name, column in sample.items()})
+        terms = terms_numpy(problem, {name: np.asarray(checks.array(name, column)) for name, column in sample.items()})
         checks.instance("the value of problem.terms(sample)", terms, Terms)
         terms.check()
         for name in ("points", "weights", "offset", "context", "target"):

@@ -13,12 +13,12 @@ import numpy as np
 
 from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
-from dualembed.problems.base import Problem
+from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection.evidence import Found, evidence, likely, maximise, moments, padded
 from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, of_unit_norm, orthonormal
 from dualembed.selection.record import Step
-from dualembed.solvers.statistics import double_terms, moment_features, on_host
 from dualembed.sources import Dataset
+from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap, whitened
 
 FEWEST = 5  # rows
@@ -101,7 +101,7 @@ class Choice:
 def read(problem: Problem) -> Samples:
     if not isinstance(problem.source, Dataset):
         raise checks.InputError("a model is chosen on a finite data set; use sources.Dataset as the source")
-    tiles = list(double_terms(problem))
+    tiles = list(iter_terms(problem))
     rows = sum(len(tile.target) for tile in tiles)
     if rows < FEWEST:
         found = "1 sample" if rows == 1 else f"{rows} samples"
@@ -224,7 +224,7 @@ def _averaged(found: dict[str, Found]) -> tuple[dict[str, float], Sum]:
         )
         for part in ("left", "right")
     )
-    kernel: Sum = on_host(Sum(smooth, trend))
+    kernel: Sum = to_numpy(Sum(smooth, trend))
     return shares, kernel
 
 
@@ -246,7 +246,7 @@ def _likely(choice: Choice, search: Samples) -> tuple[tuple[float, Kernel], ...]
     found = []
     for family, share in choice.shares.items():
         around = likely(evidence, choice.candidates[family].parameters, _prior(family, search)[1], data)
-        found += [(share / len(around), on_host(kernel)) for kernel in around]
+        found += [(share / len(around), to_numpy(kernel)) for kernel in around]
     return tuple(found)
 
 
@@ -282,7 +282,7 @@ def _posterior_mean(
     search: Samples, features: LandmarkMap, q: np.ndarray, *, variance: float
 ) -> tuple[np.ndarray, float]:
     """(weights of f, mean squared residual) on the rows of the search."""
-    g = moment_features(features, search)
+    g = moment_features(features, search.points, search.weights)
     rows = len(g)
     a, b = q.T @ g / rows, q.T @ search.target / rows
     theta = np.linalg.solve(a.T @ a + variance / rows * np.eye(g.shape[1]), a.T @ b)
@@ -306,7 +306,7 @@ def _lack_of_fit(choice: Choice, search: Samples, richer: Level, *, rng: np.rand
     used = choice.instruments(search.context)
     q = orthonormal(kernel, search.context, centres, tolerance=1e-4)(search.context)
     q = q - used @ (used.T @ q / len(q))
-    residual = search.target - moment_features(choice.features, search) @ choice.weights
+    residual = search.target - moment_features(choice.features, search.points, search.weights) @ choice.weights
     scores = q * residual[:, None]
     sums, squares = scores.sum(axis=0), scores.T @ scores
     surplus = float(sums @ sums - np.trace(squares))

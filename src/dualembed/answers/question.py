@@ -1,0 +1,62 @@
+"""What can be asked of a fitted function: anything that is linear in it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.linear.functional import Functional
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Σ factor · (a mean of f over some points), in words and in coded points; estimators make them of tables.
+
+    Questions add up, subtract and can be multiplied by numbers, and so do their answers.
+    """
+
+    words: str
+    parts: tuple[tuple[float, Functional], ...]
+
+    @staticmethod
+    def mean(
+        words: str, points: np.ndarray, shares: np.ndarray | None = None, groups: np.ndarray | None = None
+    ) -> Question:
+        """The mean of f over points (n, d), or of Σ_j shares_j f(points_j) over (n, J, d)."""
+        points = points[:, None] if points.ndim == 2 else points
+        if not len(points):
+            raise checks.InputError("a question needs at least one point to ask about, not an empty table")
+        shares = np.ones(points.shape[:2]) if shares is None else shares
+        return Question(words, ((1.0, Functional(points, shares, groups)),))
+
+    def __add__(self, other: Question) -> Question:
+        """Both together."""
+        _check(other)
+        return Question(f"{self.words} plus {other.words}", self.parts + other.parts)
+
+    def __sub__(self, other: Question) -> Question:
+        """The difference of both."""
+        _check(other)
+        return Question(f"{self.words} minus {other.words}", self.parts + (-1.0 * other).parts)
+
+    def __rmul__(self, factor: float) -> Question:
+        """So many times this."""
+        checks.number("a factor of a question", factor)
+        return Question(f"{factor:g} times {self.words}", tuple((factor * own, part) for own, part in self.parts))
+
+    def renamed(self, words: str) -> Question:
+        """The same in other words."""
+        return dataclasses.replace(self, words=words)
+
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """(points (N, d), coefficients (N,)) of the sum of all."""
+        points = [part.points.reshape(-1, part.points.shape[2]) for _, part in self.parts]
+        coefficients = [(factor * part.shares / len(part.shares)).ravel() for factor, part in self.parts]
+        return np.concatenate(points), np.concatenate(coefficients)
+
+
+def _check(other: object) -> None:
+    if not isinstance(other, Question):
+        raise checks.InputError(f"questions add and subtract, such as model.at(...) - model.at(...); {other!r} is none")

@@ -1,0 +1,141 @@
+"""Several policies on one log: their values, and all differences with the errors of differences."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from dualembed import checks
+from dualembed.answers import Answer, Verdict
+from dualembed.estimators import ActionValueEvaluator
+from dualembed.linear.path import Estimates
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The values of policies by their names, and the difference of any two, `difference(first, second)`."""
+
+    values: Mapping[str, Answer]
+    differences: Mapping[tuple[str, str], Answer]
+
+    def difference(self, first: str, second: str) -> Answer:
+        """By how much the first policy is worth more than the second."""
+        for name in (first, second):
+            if name not in self.values:
+                raise checks.InputError(f"there is no policy {name!r}; there are {', '.join(self.values)}")
+        if (first, second) in self.differences:
+            return self.differences[first, second]
+        if first == second:
+            return Answer(0.0, 0.0, question=f"{first} minus {second}")
+        other = self.differences[second, first]
+        return dataclasses.replace(other, value=-other.value, question=f"{first} minus {second}")
+
+    def table(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """A row for each value and each difference: what, value, stderr, lower, upper, verdict; for a data frame."""
+        answers = [*self.values.items(), *((f"{a} minus {b}", each) for (a, b), each in self.differences.items())]
+        rows = []
+        for what, answer in answers:
+            lower, upper = answer.interval(level)
+            numbers = {"value": answer.value, "stderr": answer.stderr, "lower": lower, "upper": upper}
+            rows.append({"what": what, **numbers, "verdict": str(answer.verdict)})
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.table()
+        width = max(len(row["what"]) for row in rows)
+        return "\n".join(
+            f"{row['what']:<{width}}  {row['value']:10.4g} ± {row['stderr']:<8.2g} "
+            f"[{row['lower']:.4g}, {row['upper']:.4g}]  {row['verdict']}"
+            for row in rows
+        )
+
+
+def compare(
+    log: Mapping[str, Any], policies: Mapping[str, Any], *, discount: float = 0.99, **options: Any
+) -> Comparison:
+    """The values of several policies from one log, at the starts of its episodes, and all their differences.
+
+    `log` has the columns that `ActionValueEvaluator.fit` takes, `episodes` among them: states, actions, rewards,
+    next_states and, where they are there, terminated. `policies` are named, each as `ActionValueEvaluator` takes it;
+    `options` are its other parameters. All fits leave out the same groups of episodes, so that what the policies'
+    values share by the luck of the log cancels in their difference, whose error is often far below those of both.
+
+    >>> rng = np.random.default_rng(0)
+    >>> state, action = rng.normal(size=600), rng.integers(2, size=600)
+    >>> log = {"states": state, "actions": action, "rewards": 1.0 * action, "next_states": rng.normal(size=600),
+    ...        "episodes": np.arange(600) // 10}
+    >>> always, never = (lambda s, a=a: np.tile([1.0 - a, a], (len(s), 1)) for a in (1.0, 0.0))
+    >>> found = compare(log, {"always": always, "never": never}, discount=0.5)
+    >>> round(found.difference("always", "never").value, 1)  # 1 / (1 - 0.5)
+    2.0
+    """
+    if not isinstance(policies, Mapping) or not policies:
+        raise checks.InputError(f"policies must be a dictionary from names to policies, not {policies!r}")
+    if not isinstance(log, Mapping) or "episodes" not in log:
+        raise checks.InputError(
+            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated): policies "
+            "are compared where episodes start"
+        )
+    # Groups are dealt out by the seed: all fits must have the same.
+    seed = options.get("random_state", 0)
+    if not isinstance(seed, int | np.integer):
+        options["random_state"] = int(check_random_state(seed).randint(2**31 - 1))
+    models = {name: ActionValueEvaluator(discount, policy, **options).fit(**log) for name, policy in policies.items()}
+    _check_actions(models)
+    values = {name: model.value() for name, model in models.items()}
+    pairs = itertools.combinations(models, 2)
+    differences = {(a, b): _difference(a, b, models, values) for a, b in pairs}
+    return Comparison(values, differences)
+
+
+def _check_actions(models: Mapping[str, ActionValueEvaluator]) -> None:
+    """Raise where policies choose among other actions than each other."""
+    (first, known), *others = ((name, model.actions_.columns[0].levels) for name, model in models.items())
+    for name, levels in others:
+        if levels != known:
+            raise checks.InputError(
+                f"the policies choose among different actions: {first} among {_listed(known)}, {name} among "
+                f"{_listed(levels)}; give all of them probabilities of the same"
+            )
+
+
+def _listed(levels: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, levels)) or "numbers"
+
+
+def _difference(
+    first: str, second: str, models: Mapping[str, ActionValueEvaluator], values: Mapping[str, Answer]
+) -> Answer:
+    """The value of the first policy minus that of the second, group for group."""
+    question, both = f"{first} minus {second}", (values[first], values[second])
+    value = both[0].value - both[1].value
+    a, b = (_estimates(models[name]) for name in (first, second))
+    solved = models[first].solved_
+    if a is None or b is None or solved is None:  # by other solvers, which know nothing of groups
+        return Answer(value, float(np.hypot(both[0].stderr, both[1].stderr)), question=question)
+    replicates, influence = a.replicates - b.replicates, a.influence - b.influence
+    sampling = solved.fit.candidates.sampling(np.append(value, replicates), influence)
+    # Biases of ridges and choices between candidates may or may not be shared: they count as if they were not.
+    bias, between = np.hypot(a.bias, b.bias), a.between + b.between
+    stderr = float(Estimates(np.asarray(value), sampling, bias, between, replicates, influence).stderr)
+    verdicts = [each.verdict for each in both if each.verdict is not None]
+    order = list(Verdict)
+    return Answer(
+        value,
+        stderr,
+        freedom=both[0].freedom,
+        question=question,
+        verdict=max(verdicts, key=order.index) if verdicts else None,
+        warnings=tuple(dict.fromkeys([*both[0].warnings, *both[1].warnings])),
+    )
+
+
+def _estimates(model: ActionValueEvaluator) -> Estimates | None:
+    if model.solved_ is None or model.solved_.headline is None:
+        return None
+    return model.solved_.fit.answer([(1.0, model.solved_.headline)])
