@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import typer
 
+from dualembed.answers import Answer, Verdict
+from dualembed.answers.answer import meaning
 from dualembed.cli.printing import counted, give_or_take, number, print_table
 from dualembed.cli.tasks import TASKS
+from dualembed.estimates import Estimate
+from dualembed.estimators.returns import WHOLE
 from dualembed.plot.fields import Field, learnt
 from dualembed.report.answer import asked_about
 from dualembed.report.effects import Effect, effects, unshown
 from dualembed.report.facts import strengths
-from dualembed.report.worth import policy_value
-from dualembed.solvers.uncertainty import Estimate
+from dualembed.report.worth import mean_answer, policy_value, verdict_of
 
 MOST = 12  # rows of a printed table
 
@@ -32,11 +35,12 @@ MEANS = {
 
 def found_by(name: str, model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """What the fit of the task of that name has found, in terms that JSON has."""
-    diagnostics = model.diagnostics_
+    answer = _answer(model, learnt(model, data), data)
+    worries = [*model.diagnostics_.warnings, *answer.get("policy_value", answer["mean"])["warnings"]]
     return {
-        "answer": _answer(model, learnt(model, data), data),
+        "answer": answer,
         "honest_error": honest_error(name, model),
-        "warnings": list(diagnostics.warnings),
+        "warnings": list(dict.fromkeys(worries)),
         "selection": choices(model),
         "solver": model.solver,
     }
@@ -67,7 +71,7 @@ def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]
     values = np.maximum(field.at(points)[0], getattr(model, "shortest_", -np.inf))
     mean, stderr = field.average(points)
     found = {
-        "mean": _with_interval(mean, stderr),
+        "mean": {**_with_interval(mean, stderr), **_rests_on(model, mean_answer(model, points))},
         "lowest": float(values.min()),
         "highest": float(values.max()),
         "rows": len(points),
@@ -80,7 +84,12 @@ def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]
             **_with_interval(value.value, value.stderr),
             "where": value.where,
             "episodes": value.episodes,
+            **_rests_on(model, value.answer),
         }
+    plain = model.mean_return() if hasattr(model, "mean_return") else None
+    if plain is not None:
+        whole = int(np.sum(model.returns_.discounts < WHOLE))
+        found["mean_return"] = {"value": plain.value, "stderr": plain.stderr, "episodes": whole}
     if hasattr(model, "actions_") and len(model.actions_.columns) == 1 and model.actions_.columns[0].levels:
         found["by_action"] = _by_action(model, data)
     if hasattr(model, "target"):
@@ -100,6 +109,23 @@ def _with_interval(value: float, stderr: float | None) -> dict[str, Any]:
         return {"value": value, "stderr": None}
     lower, upper = Estimate(value, stderr).interval()
     return {"value": value, "stderr": stderr, "lower": lower, "upper": upper}
+
+
+def _rests_on(model: Any, answer: Answer | None) -> dict[str, Any]:
+    """What an answer says besides its value and its error: its own interval, and how much it rests on."""
+    verdict = verdict_of(answer)
+    found: dict[str, Any] = {
+        "freedom": getattr(answer, "freedom", None),
+        "verdict": None if verdict is None else str(verdict),
+        "warnings": list(getattr(answer, "warnings", ())),
+        "negative": getattr(answer, "negative", None),
+        "effective": getattr(answer, "effective", None),
+    }
+    if answer is not None:
+        # No time is shorter than the shortest step.
+        lower, upper = (max(end, getattr(model, "shortest_", -np.inf)) for end in answer.interval())
+        found |= {"stderr": answer.stderr, "lower": lower, "upper": upper}
+    return found
 
 
 def _by_action(model: Any, data: Mapping[str, Any]) -> dict[str, float]:
@@ -146,12 +172,20 @@ def sentences(name: str, answer: Mapping[str, Any]) -> list[str]:
     found = []
     value = answer.get("policy_value")
     if value is not None:
+        said = f"The policy is worth {give_or_take(value['value'], value['stderr'])}{_interval(value)}"
+        what = f"its rewards at discount {answer['discount']:g}, on average over {value['where']}."
+        judged = _judged(value)
+        found.append(f"{said}, which is {judged} These are {what}" if judged else f"{said}: {what}")
+    plain = answer.get("mean_return")
+    if plain is not None:
         found.append(
-            f"The policy is worth {give_or_take(value['value'], value['stderr'])}{_interval(value)}: its rewards at "
-            f"discount {answer['discount']:g}, on average over {value['where']}."
+            f"The plain mean of the returns of {counted(plain['episodes'], 'whole episode')} is "
+            f"{give_or_take(plain['value'], plain['stderr'])}."
         )
     mean = give_or_take(answer["mean"]["value"], answer["mean"]["stderr"])
     found.append(MEANS[name].format(mean=mean, lowest=number(answer["lowest"]), highest=number(answer["highest"])))
+    if value is None and (judged := _judged(answer["mean"])):
+        found.append(f"That mean{_interval(answer['mean'])} is {judged}")
     if name == "policy-evaluation" and value is None:
         found.append("With --episode, a label of each row's episode, there is also the value from the start.")
     if name == "hitting-time":
@@ -177,6 +211,11 @@ def error_in_words(error: Mapping[str, Any] | None) -> str:
     elif error["value"] < 2 * error["stderr"]:
         found += " Zero, as far as these rows can tell."
     return found
+
+
+def _judged(found: Mapping[str, Any]) -> str:
+    """The verdict with what it means; nothing where there is none."""
+    return "" if found["verdict"] is None else f"{found['verdict']}: {meaning(Verdict(found['verdict']))}."
 
 
 def _interval(found: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dualembed import __version__
+from dualembed.cli.ask import ask
 from dualembed.cli.bench import bench
 from dualembed.cli.fit import fit
 from dualembed.cli.info import info
@@ -48,6 +49,7 @@ def dualembed(
 
 app.command(cls=FitCommand, short_help="Fit a model to a table and say what it found.")(fit)
 app.command(short_help="Write a model's predictions beside a table.")(predict)
+app.command(short_help="Ask a model for one number, its error and a verdict.")(ask)
 app.command(short_help="Tell a model's honest error on other rows.")(score)
 app.command(short_help="Show what a model file holds.")(info)
 app.command(short_help="Run one of the paper's experiments.")(reproduce)

@@ -5,19 +5,25 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 _TRIALS, _QUICK_TRIALS = 10, 2
 
-# A benchmark is a module with `bench(*, trials, seed, quick, progress)`, which returns a list of dictionaries with the
-# keys below and whatever else it has to say of a comparison. Naming it here imports nothing of it.
+# A benchmark is a module with `bench(*, trials, seed, quick, progress)`, which gives dictionaries with the keys below
+# and whatever else it has to say of a comparison. Naming it here imports nothing of it.
 BENCHES: dict[str, tuple[str, str]] = {
     "garnet": ("dualembed.experiments.garnet_bench", "off-policy evaluation in random finite decision processes"),
     "fqe": ("dualembed.experiments.fqe_bench", "a policy's value from logs of another, against d3rlpy's FQE"),
+    "answers": ("dualembed.experiments.bench_answers", "default answers, told nothing, where the truth is known"),
 }
 """Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
+
+# Of these `bench` takes `case` and `kind` too, and gives its lines one by one; `tables(lines)` are their tables.
+WITH_CASES = {"answers": 20}
+"""Benchmarks whose cases can be chosen, with the trials of a case."""
 
 KEYS = ("bench", "case", "peer", "value", "unit", "ratio", "target")
 
@@ -27,7 +33,8 @@ _HELP = "\n\n".join(
         "\b\nBenchmarks:\n" + "\n".join(f"  {name:<14}{line}" for name, (_, line) in BENCHES.items()),
         "A ratio is the rival's error over ours, and holds where it is at least its target. What is compared is the "
         "error named in the first column; another one, where there is one, is shown in the last.",
-        "\b\nExamples:\n  dualembed bench garnet --quick\n  dualembed bench garnet --trials 10 --json",
+        "\b\nExamples:\n  dualembed bench garnet --quick\n  dualembed bench garnet --trials 10 --json\n"
+        "  dualembed bench answers --set on-policy --case 'cartpole*'",
     ]
 )
 
@@ -48,43 +55,64 @@ def bench(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in about a minute.")] = False,
+    case: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers).")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--set", metavar="NAME", help="Only this set: hitting, on-policy, off-policy (answers)."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.")] = False,
 ) -> None:
     if name is not None and name not in BENCHES:
         _no_such(name)
-    count = trials or (_QUICK_TRIALS if quick else _TRIALS)
-    if name is not None:
-        _run(name, count, seed=seed, quick=quick, as_json=as_json)
-        return
-    for each in BENCHES:
-        _run_or_say(each, count, seed=seed, quick=quick, as_json=as_json)
+    only = {key: given for key, given in (("case", case), ("kind", kind)) if given is not None}
+    if only and name not in WITH_CASES:
+        typer.echo(f"dualembed: --case and --set are for the benchmark {' and '.join(WITH_CASES)}; name it", err=True)
+        raise typer.Exit(2)
+    for each in BENCHES if name is None else [name]:
+        count = trials or (_QUICK_TRIALS if quick else WITH_CASES.get(each, _TRIALS))
+        run = _run_or_say if name is None else _run
+        run(each, as_json=as_json, trials=count, seed=seed, quick=quick, **only)
 
 
 bench.__doc__ = _HELP
 
 
-def _run_or_say(name: str, trials: int, *, seed: int, quick: bool, as_json: bool) -> None:
+def _run_or_say(name: str, *, as_json: bool, **settings: Any) -> None:
     """Run one of all benchmarks; where its rival is not installed, say so and leave the others their turn."""
     from dualembed.checks import InputError
 
     try:
-        _run(name, trials, seed=seed, quick=quick, as_json=as_json)
+        _run(name, as_json=as_json, **settings)
     except InputError as error:
         typer.echo(f"dualembed: left out '{name}': {error}", err=True)
 
 
-def _run(name: str, trials: int, *, seed: int, quick: bool, as_json: bool) -> None:
+def _run(name: str, *, as_json: bool, **settings: Any) -> None:
     from dualembed.cli.interrupts import ending_at_once
     from dualembed.progress import track
 
     with ending_at_once(f"stopped; nothing is kept of '{name}'"):
         module = importlib.import_module(BENCHES[name][0])
-        lines = module.bench(trials=trials, seed=seed, quick=quick, progress=track)
+        lines = []
+        for line in module.bench(progress=track, **settings):
+            lines.append(line)
+            if as_json:
+                typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
     if as_json:
-        for line in lines:
-            typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
+        return
+    if name in WITH_CASES:
+        _print(module.tables(lines))
     else:
         _show(lines)
+
+
+def _print(tables: Iterable[Any]) -> None:
+    from rich.console import Console
+
+    for table in tables:
+        Console().print(table)
 
 
 def _show(lines: list[dict[str, Any]]) -> None:

@@ -37,8 +37,8 @@ from dualembed.experiments.experiment import Contender, Curve, Settings
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import DivergenceWarning
-from dualembed.solvers.statistics import on_host
 from dualembed.spaces.base import Regulariser
+from dualembed.spaces.features import to_numpy
 
 BATCH = 20
 FEATURES = 2**8
@@ -173,7 +173,7 @@ class KernelMDP(Stepping):
             runs = finished(stacked(group))
         for number, alive in enumerate(runs.alive):
             functions = (ready.course.function(weights[number]) for weights in (runs.average, runs.current))
-            averaged, last = (error(on_host(each)) if alive else math.inf for each in functions)
+            averaged, last = (error(to_numpy(each)) if alive else math.inf for each in functions)
             yield averaged, last
 
     def _rival(self, settings: Settings, samples: int) -> baselines.MDPKernelEmbedding:
