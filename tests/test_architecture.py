@@ -16,17 +16,18 @@ ROWS = [
     {"__main__"},
     {"cli"},
     {"experiments"},
-    {"saving", "examples"},
+    {"saving", "examples", "comparison"},
     {"estimators", "baselines", "control"},
     {"report"},
     {"plot"},
+    {"answers"},
     {"selection"},
     {"embeddings"},
     {"solvers"},
-    {"saddle", "trajectories"},
+    {"saddle", "linear", "trajectories"},
     {"problems", "spaces", "data"},
     {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies", "propensities"},
-    {"checks", "progress", "files", "compilation"},
+    {"checks", "estimates", "progress", "files", "compilation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
 SOCIABLE = ROWS[-2:]

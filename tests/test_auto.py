@@ -12,7 +12,7 @@ from dualembed import kernels, losses, problems, solvers, sources, spaces
 from dualembed.experiments import iv_designs
 from dualembed.selection import auto
 from dualembed.solvers import standard_errors
-from dualembed.solvers.statistics import features_at, on_host
+from dualembed.spaces.features import evaluate_features, to_numpy
 
 SEEDS = (0, 1)
 DESIGNS = {seed: iv_designs.one_dimensional("sin", 2000, seed) for seed in SEEDS}
@@ -86,7 +86,7 @@ def test_the_linear_value_of_a_gaussian_chain_is_found_among_constant_and_copied
     truth = grid / 0.6
     assert chain.finite
     assert np.max(np.abs(np.asarray(chain.primal(states(grid))) - truth)) < 0.4
-    lower, upper = chain.uncertainty.posterior.interval(states(grid))
+    lower, upper = chain.uncertainty.interval(states(grid))
     assert np.mean((lower <= truth) & (truth <= upper)) > 0.8
 
 
@@ -184,7 +184,7 @@ def test_closed_forms_are_evaluated_in_double_precision() -> None:
     result = de.solve(0, saddle, solvers.ClosedForm(folds=1))
     function = result.primal
     assert isinstance(function, spaces.linear.LinearFunction)
-    wanted = features_at(on_host(function.features), x[:, None]) @ function.weights
+    wanted = evaluate_features(to_numpy(function.features), x[:, None]) @ function.weights
     scale = np.max(np.abs(wanted))
     assert np.max(np.abs(function.weights)) > 500 * scale
     assert np.max(np.abs(np.asarray(function(x)) - wanted)) < 1e-6 * scale

@@ -15,6 +15,7 @@ from dualembed.cli import inputs, main
 from dualembed.data import read_table
 from dualembed.estimators import coding, diagnostics
 from dualembed.report import facts
+from dualembed.saving import load
 
 
 def written(folder: Path, **new: Any) -> Path:
@@ -133,6 +134,40 @@ def test_the_value_of_the_logs_own_actions_is_told_at_the_starts(tmp_path: Path,
     assert value["stderr"] < 0.2
     assert fit(table, "action-value", "--discount", "0.5") == 0
     assert "The policy is worth" in capsys.readouterr().out
+
+
+def test_the_value_has_the_models_own_interval_and_verdict_beside_the_mean_of_returns(
+    tmp_path: Path, capsys: Shown
+) -> None:
+    rng = np.random.default_rng(0)
+    path = rng.normal(size=(30, 11)).cumsum(axis=1)
+    ends = np.tile(np.arange(10) == 9, 30).astype(int)
+    state, following = path[:, :-1].ravel(), path[:, 1:].ravel()
+    table = {"state": state, "reward": np.tanh(state), "next_state": following, "terminated": ends}
+    csv.write_csv(pa.table({**table, "episode": np.repeat(np.arange(30), 10)}), tmp_path / "log.csv")
+    arguments = ["fit", "policy-evaluation", str(tmp_path / "log.csv"), "--out", str(tmp_path / "model.dualembed")]
+    assert main([*arguments, "--discount", "0.8", "--json"]) == 0
+    found = document(capsys)["answer"]
+    model = load(tmp_path / "model.dualembed")
+    answer, value = model.value(), found["policy_value"]
+    assert (value["lower"], value["upper"]) == pytest.approx(answer.interval(), rel=1e-9)
+    assert (value["verdict"], value["freedom"]) == (str(answer.verdict), answer.freedom)
+    returns = (0.8 ** np.arange(10) * np.tanh(path[:, :-1])).sum(axis=1)
+    assert found["mean_return"]["value"] == pytest.approx(returns.mean(), rel=1e-9)
+    assert found["mean_return"]["episodes"] == 30
+    assert main([*arguments, "--discount", "0.8"]) == 0
+    shown = capsys.readouterr().out
+    assert f", which is {answer.verdict}: " in shown
+    assert "The plain mean of the returns of 30 whole episodes is " in shown
+
+
+def test_fits_that_cannot_know_give_no_verdict(tmp_path: Path, capsys: Shown) -> None:
+    table = written(tmp_path)
+    assert fit(table, "policy-evaluation", "--discount", "0.5", "--json") == 0
+    value = document(capsys)["answer"]["policy_value"]
+    assert [value[name] for name in ("verdict", "warnings", "negative", "effective")] == [None, [], None, None]
+    assert fit(table, "policy-evaluation", "--discount", "0.5") == 0
+    assert "solid" not in capsys.readouterr().out
 
 
 def test_the_value_of_another_policy_is_told_where_its_actions_are_known(tmp_path: Path, capsys: Shown) -> None:

@@ -52,7 +52,10 @@ def test_json_is_one_object_a_line_and_nothing_else(fake: Bench, capsys: pytest.
     assert fake.calls == [{"trials": 4, "seed": 3, "quick": False}]
 
 
-def test_the_table_says_what_holds(fake: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_what_holds(
+    fake: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(BENCHES, "answers")
     assert main(["bench", "--quick"]) == 0  # all benchmarks there are
     shown = capsys.readouterr().out
     rows = {line.split()[1]: line for line in shown.splitlines() if "LSTD" in line or "BRM" in line}
@@ -95,6 +98,10 @@ def test_help_names_the_benchmarks_without_heavy_imports() -> None:
         (["bench", "zzz"], "choose one of: garnet"),
         (["bench", "garnet", "--trials", "0"], "--trials"),
         (["bench", "garnet", "--seed", "-1"], "--seed"),
+        (["bench", "garnet", "--case", "uniform*"], "--case and --set are for the benchmark answers"),
+        (["bench", "--set", "hitting"], "--case and --set are for the benchmark answers"),
+        (["bench", "answers", "--case", "zzz*"], "no case is named 'zzz*'"),
+        (["bench", "answers", "--set", "zzz"], "choose one of: hitting, on-policy, off-policy"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

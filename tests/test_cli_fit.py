@@ -317,9 +317,9 @@ def test_ctrl_c_ends_a_fit_with_code_130_and_no_traceback(lost: bool, table: Pat
         "def fit(self, **data):\n"
         "    print('ready', flush=True)\n"
         "    try:\n"
-        "        time.sleep(60)\n"
+        "        time.sleep(3600)\n"
         "    except KeyboardInterrupt:\n"
-        f"        time.sleep({60 * lost})\n"
+        f"        time.sleep({3600 * lost})\n"
         "        raise\n"
         "PolicyEvaluator.fit = fit\n"
         "sys.exit(main())\n"
@@ -328,10 +328,13 @@ def test_ctrl_c_ends_a_fit_with_code_130_and_no_traceback(lost: bool, table: Pat
     with subprocess.Popen(
         [sys.executable, "-c", program, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=600)  # no measure of speed, only no endless wait
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert errors == "dualembed: stopped; nothing was written\n"
     assert os.listdir(table.parent) == ["log.csv"]
@@ -358,5 +361,9 @@ def test_in_anothers_process_an_interruption_stays_an_exception(table: Path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PolicyEvaluator, "fit", looked)
-    assert fitted(table) == 130
+    own = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        assert fitted(table) == 130
+    finally:
+        signal.signal(signal.SIGINT, own)
     assert handlers == [signal.default_int_handler]

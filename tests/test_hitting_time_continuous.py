@@ -71,7 +71,7 @@ def test_a_model_chosen_by_itself_is_as_far_from_a_set_as_quadrature_says() -> N
     xs = np.linspace(-2, 2, 41)
     exact = time_to_one(xs)
     assert relative_error(result.primal(xs), exact) < 0.1
-    lower, upper = result.uncertainty.posterior.interval(xs)
+    lower, upper = result.uncertainty.interval(xs[:, None])
     assert np.mean((lower <= exact) & (exact <= upper)) > 0.9
     assert 0.02 < np.mean((upper - lower) / exact) < 0.4
 

@@ -63,7 +63,7 @@ def test_where_rows_are_fitted_too_well_the_noise_is_that_of_rows_left_out() -> 
     def policy(states: np.ndarray) -> np.ndarray:
         return (np.asarray(states) < 0.0).astype(int)
 
-    model = de.ActionValueEvaluator(0.9, policy).fit(state, action, reward, following)
+    model = de.ActionValueEvaluator(0.9, policy, solver="closed-form").fit(state, action, reward, following)
     judged = model.diagnostics_.held_out
     assert model.widening_ == pytest.approx(np.sqrt(judged.squared / judged.fitted))
     assert model.widening_ > 1.2
@@ -89,5 +89,7 @@ def played(states: np.ndarray, policy: Callable[[np.ndarray], np.ndarray]) -> np
 def test_a_fit_to_plain_noise_is_left_as_it_is() -> None:
     rng = np.random.default_rng(1)
     state = rng.normal(size=400)
-    model = de.PolicyEvaluator(0.5).fit(state, state + rng.normal(size=400), 0.5 * state + rng.normal(size=400))
+    model = de.PolicyEvaluator(0.5, solver="closed-form").fit(
+        state, state + rng.normal(size=400), 0.5 * state + rng.normal(size=400)
+    )
     assert model.widening_ == 1.0

@@ -45,17 +45,26 @@ def test_the_value_is_the_mean_of_weights_times_rewards() -> None:
 
 
 def test_a_policy_that_does_what_was_logged_is_no_reason_to_worry() -> None:
-    assert not [each for each in evaluated(0.5).diagnostics_.warnings if "effective rows" in each]
+    model = evaluated(0.5)
+    assert model.value().verdict == "solid"
+    assert not model.diagnostics_.warnings
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.5])
 def test_a_small_discount_is_no_reason_to_worry(discount: float) -> None:
     """Only rows near the starts bear on the value then, of the logged policy as of any."""
     model = de.ActionValueEvaluator(discount, lambda states: np.full((len(states), 2), 0.5)).fit(**walks())
-    assert not [each for each in model.diagnostics_.warnings if "effective rows" in each]
+    assert model.value().verdict == "solid"
 
 
 def test_a_policy_that_seldom_does_what_was_logged_is_warned_of() -> None:
-    (warning,) = (each for each in evaluated(1.0).diagnostics_.warnings if "effective rows" in each)
+    model = evaluated(1.0)
+    assert model.value().verdict != "solid"
+    (warning,) = (each for each in model.diagnostics_.warnings if "below zero" in each)
+    assert "gather data closer to the question" in warning
+
+
+def test_given_spaces_warn_by_effective_rows() -> None:
+    (warning,) = (each for each in evaluated(1.0, **small()).diagnostics_.warnings if "effective rows" in each)
     assert f"effective rows of {EPISODES * STEPS}" in warning
     assert "gather data of a policy closer to it" in warning

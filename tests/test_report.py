@@ -15,11 +15,12 @@ import pytest
 from tests.browser.models import HOSTILE, ROWS, line_model, policy_model, wide_model
 
 from dualembed import report
+from dualembed.answers.answer import meaning
 from dualembed.checks import InputError
 from dualembed.estimators import ActionValueEvaluator, IVRegressor, PolicyEvaluator
 from dualembed.plot.fields import learnt
 from dualembed.report.effects import effects, unshown
-from dualembed.report.elements import Markup, as_sure, element, number, plus_minus, shown, text
+from dualembed.report.elements import Markup, as_sure, between, element, number, plus_minus, shown, text
 from dualembed.report.page import page
 from dualembed.report.trust import verdict
 from dualembed.report.words import words_of
@@ -146,6 +147,18 @@ def test_value_of_the_policy_is_the_answer(policy_page: Reader) -> None:
     assert f"the policy is worth {plus_minus(found.value, found.stderr)}" in policy_page.said
 
 
+def test_the_verdict_stands_beside_the_answer_where_the_model_can_give_one() -> None:
+    data = policy_model()[1]
+    model = PolicyEvaluator(0.5).fit(**data)
+    found = model.value()
+    reader = Reader(page(model, data=data))
+    assert f"(95 % interval {between(*found.interval())})" in reader.said
+    assert meaning(found.verdict) in reader.said
+    assert f"which is {found.verdict}." in Reader(report.html_of(model)).said
+    assert "which is" not in Reader(report.html_of(bare(model))).said
+    assert "This answer is" not in Reader(page(bare(model), data=data)).said
+
+
 def test_value_of_a_policy_that_is_given_is_the_models_with_and_without_errors() -> None:
     rng = np.random.default_rng(0)
     action = rng.integers(2, size=ROWS)
@@ -236,9 +249,11 @@ def test_choices_and_the_way_to_reproduce_are_there(policy_page: Reader) -> None
     assert "random_state" in policy_page.texts
 
 
-def test_warnings_are_said_or_their_absence(policy_page: Reader, wide_page: Reader) -> None:
+def test_warnings_are_said_or_their_absence(wide_page: Reader) -> None:
     model, data = policy_model()
-    assert "Nothing looked wrong: there are no warnings." in policy_page.texts
+    quiet = copy.copy(model)
+    quiet.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=())
+    assert "Nothing looked wrong: there are no warnings." in Reader(page(quiet, data=data)).texts
     assert "There are no warnings besides the honest error, which is more than chance." in wide_page.texts
     worried = copy.copy(model)
     worried.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=("few <rows>",))

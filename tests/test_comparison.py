@@ -1,0 +1,77 @@
+"""Several policies on one log: values, and differences whose errors are those of differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dualembed as de
+
+EPISODES, STEPS, DISCOUNT = 60, 12, 0.9
+
+
+def log() -> dict[str, Any]:
+    """A walk whose reward is the action's own, and noise that all policies meet alike."""
+    rng = np.random.default_rng(0)
+    state = rng.normal(size=(EPISODES, STEPS + 1))
+    luck = np.repeat(rng.normal(size=EPISODES), STEPS)
+    action = rng.integers(2, size=EPISODES * STEPS)
+    return {
+        "states": state[:, :-1].reshape(-1, 1),
+        "actions": action,
+        "rewards": action + luck,
+        "next_states": state[:, 1:].reshape(-1, 1),
+        "episodes": np.repeat(np.arange(EPISODES), STEPS),
+    }
+
+
+def taking(share: float) -> Any:
+    return lambda states: np.tile([1 - share, share], (len(states), 1))
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Any:
+    policies = {"never": taking(0.0), "coin": taking(0.5), "always": taking(1.0)}
+    return de.compare(log(), policies, discount=DISCOUNT)
+
+
+def test_values_and_differences_are_those_on_paper(comparison: Any) -> None:
+    for first, second, share in (("always", "never", 1.0), ("always", "coin", 0.5), ("coin", "never", 0.5)):
+        found = comparison.difference(first, second)
+        low, high = found.interval(0.99)
+        assert low < share / (1 - DISCOUNT) < high
+        assert found.value == pytest.approx(comparison.values[first].value - comparison.values[second].value)
+
+
+def test_luck_that_policies_share_cancels_in_their_difference(comparison: Any) -> None:
+    found = comparison.difference("always", "never")
+    apart = np.hypot(comparison.values["always"].stderr, comparison.values["never"].stderr)
+    assert found.stderr < 0.5 * apart
+
+
+def test_the_other_way_round_it_is_the_same_with_another_sign(comparison: Any) -> None:
+    there, back = comparison.difference("always", "never"), comparison.difference("never", "always")
+    assert (back.value, back.stderr) == (-there.value, there.stderr)
+    assert comparison.difference("coin", "coin").value == 0
+
+
+def test_the_table_has_all_values_and_all_differences(comparison: Any) -> None:
+    rows = comparison.table()
+    assert [row["what"] for row in rows][:4] == ["never", "coin", "always", "never minus coin"]
+    assert len(rows) == 6
+    assert all(row["lower"] < row["value"] < row["upper"] for row in rows)
+    assert "coin minus always" in str(comparison)
+
+
+def test_strange_names_and_actions_are_told_in_one_sentence(comparison: Any) -> None:
+    with pytest.raises(de.checks.InputError, match="there is no policy 'sometimes'; there are never, coin, always"):
+        comparison.difference("always", "sometimes")
+    three = {"two": taking(0.5), "three": lambda states: np.full((len(states), 3), 1 / 3)}
+    with pytest.raises(de.checks.InputError, match="choose among different actions"):
+        de.compare(log(), three)
+    with pytest.raises(de.checks.InputError, match="must be a dictionary of states"):
+        de.compare({"states": [0.0]}, {"two": taking(0.5)})
+    with pytest.raises(de.checks.InputError, match="dictionary from names to policies"):
+        de.compare(log(), [taking(0.5)])
