@@ -88,10 +88,12 @@ def score_of(
 ) -> Score:
     """The honest score from values (n, K) of f at the terms' points, of one f or of several that are nearly one."""
     units = _units(groups, len(terms.target), folds=folds)
-    known, unknown = _split(terms, values, problem.loss)
+    parts, unknown = _split(terms, values, problem.loss)
+    known = parts.sum(axis=1)
     rng = np.random.default_rng(seed)
     blocks = (rng.permutation(units.max() + 1) % (2 * folds))[units]
-    fitted = cross_fit(terms.context, unknown, blocks, uses=_uses(folds, problem.loss), rng=rng)
+    # Where f is nearly right E[t | κ] is nearly -known, and as rough as f: a smooth regression alone would miss it.
+    fitted = cross_fit(terms.context, unknown, blocks, uses=_uses(folds, problem.loss), rng=rng, beside=parts)
     q, m = known + fitted, known + unknown
     if not problem.loss.quadratic:
         contributions = _payoff(problem.loss, q[0], m, target=terms.target)
@@ -168,20 +170,20 @@ def values_at(function: Callable[[np.ndarray], Any], points: Any) -> np.ndarray:
     return values.reshape(points.shape[:2])
 
 
-def _split(terms: Terms, values: np.ndarray, loss: Loss) -> tuple[Any, Any]:
-    """(what the context determines, the rest) of moment - y for the square loss, of the moment for others."""
+def _split(terms: Terms, values: np.ndarray, loss: Loss) -> tuple[np.ndarray, np.ndarray]:
+    """(parts (n, k) that the context determines, the rest (n,)) of moment - y for the square loss, of the moment else."""
     flags = np.asarray(terms.known or (False,) * values.shape[1])
-    parts = terms.weights * values
-    known, unknown = parts[:, flags].sum(axis=1), parts[:, ~flags].sum(axis=1)
+    products = terms.weights * values
+    known, unknown = [products[:, flags].sum(axis=1)], products[:, ~flags].sum(axis=1)
     if terms.offset_known:
-        known = known + terms.offset
+        known.append(terms.offset)
     else:
         unknown = unknown + terms.offset
-    if not loss.quadratic:
-        return known, unknown
-    if np.any(np.all(terms.context == terms.target[:, None], axis=0)):
-        return known - terms.target, unknown
-    return known, unknown - terms.target
+    if loss.quadratic and np.any(np.all(terms.context == terms.target[:, None], axis=0)):
+        known.append(-terms.target)
+    elif loss.quadratic:
+        unknown = unknown - terms.target
+    return np.stack(known, axis=1), unknown
 
 
 def _uses(folds: int, loss: Loss) -> np.ndarray:

@@ -24,21 +24,30 @@ ROWS_PER_STATE = 12  # from so many rows for each distinct context on, a table o
 
 
 def cross_fit(
-    context: Any, response: np.ndarray, blocks: np.ndarray, *, uses: np.ndarray, rng: np.random.Generator
+    context: Any,
+    response: np.ndarray,
+    blocks: np.ndarray,
+    *,
+    uses: np.ndarray,
+    rng: np.random.Generator,
+    beside: np.ndarray | None = None,
 ) -> np.ndarray:
     """Estimates (J, n) of E[response | context], each from blocks of rows that its own row's fold has no part in.
 
     Row i is in block blocks_i and fold blocks_i // 2; its estimate j comes from the blocks b with uses[j, fold, b].
     Each is a kernel ridge regression on Nyström features of a Gaussian kernel plus a constant and linear ones; its
-    bandwidth and ridge minimise the generalised cross-validation error on its own blocks. Where contexts recur (a
-    finite state space), it is the mean response of each.
+    bandwidth and ridge minimise the generalised cross-validation error on its own blocks. `beside` (n, k) has functions
+    of the context that may tell of the response, however rough they are: they enter linearly, next to unpenalised.
+    Where contexts recur (a finite state space), it is the mean response of each.
     """
     estimates = np.full((uses.shape[0], len(response)), response.mean())
     scale = response.std()
     if scale <= 1e-13 * np.abs(response).max():
         return estimates
     inputs = _standardised(context)
-    candidates, ridges = _candidates(inputs, rng)
+    beside = _standardised(np.empty((len(response), 0)) if beside is None else beside)
+    candidates, ridges = _candidates(inputs, rng, beside=beside.shape[1])
+    inputs = np.concatenate([inputs, beside], axis=1)
     best: dict[tuple[int, int], tuple[float, _Features, np.ndarray]] = {}
     for features in candidates:
         # Neither the scale nor the shift touches the choice of a regression with a free constant; both save digits.
@@ -57,24 +66,26 @@ def cross_fit(
 
 
 class _Features:
-    """Kernel values at the landmarks, the coordinates themselves and a one: (n, m + d + 1)."""
+    """Kernel values at the landmarks, the coordinates themselves, k columns beside them and a one: (n, m + d + k + 1)."""
 
-    def __init__(self, kernel: kernels.Kernel, landmarks: Any) -> None:
+    def __init__(self, kernel: kernels.Kernel, landmarks: Any, beside: int = 0) -> None:
         self.kernel, self.landmarks = kernel, landmarks
         size, dimension = landmarks.shape
-        self.linear = dimension if dimension <= LINEAR_COLUMNS else 0
+        first = 0 if dimension <= LINEAR_COLUMNS else dimension
+        self.linear = np.arange(first, dimension + beside)
         eigenvalues, vectors = np.linalg.eigh(np.asarray(kernel.gram(landmarks, landmarks)))
         kept = eigenvalues > 1e-8 * eigenvalues[-1]
         # Whitening turns kernel values into features whose plain ridge is the kernel's; it is applied to sums over
         # the rows, not to the rows. Linear features weigh a hundred times the kernel's, so that a plain trend, which
-        # a ridge that suits the kernel would shrink, is left alone.
-        self.whitening = np.zeros((size + self.linear, int(kept.sum()) + self.linear))
+        # a ridge that suits the kernel would shrink, is left alone; columns beside them ten thousand times.
+        self.whitening = np.zeros((size + len(self.linear), int(kept.sum()) + len(self.linear)))
         self.whitening[:size, : int(kept.sum())] = vectors[:, kept] / np.sqrt(eigenvalues[kept])
-        self.whitening[size:, int(kept.sum()) :] = np.eye(self.linear) * 10 / np.sqrt(dimension)
+        weights = np.where(self.linear < dimension, 10 / np.sqrt(dimension), 100.0)
+        self.whitening[size:, int(kept.sum()) :] = np.diag(weights)
 
     def __call__(self, inputs: Any) -> np.ndarray:
-        values = np.asarray(self.kernel.gram(inputs, self.landmarks))
-        return np.concatenate([values, inputs[:, : self.linear], np.ones((len(inputs), 1))], axis=1)
+        values = np.asarray(self.kernel.gram(inputs[:, : self.landmarks.shape[1]], self.landmarks))
+        return np.concatenate([values, inputs[:, self.linear], np.ones((len(inputs), 1))], axis=1)
 
 
 def _sums(
@@ -123,7 +134,7 @@ def _standardised(context: np.ndarray) -> np.ndarray:
     return np.where(constant, 0.0, centred / np.where(constant, 1.0, spread))
 
 
-def _candidates(inputs: np.ndarray, rng: np.random.Generator) -> tuple[list[_Features], np.ndarray]:
+def _candidates(inputs: np.ndarray, rng: np.random.Generator, *, beside: int) -> tuple[list[_Features], np.ndarray]:
     """(features, ridges) to choose from, on distinct rows drawn at random, more of them for more data."""
     rows = len(inputs)
     # What landmarks cannot resolve is a bias that both regressions share, while the standard error falls with the rows.
@@ -135,7 +146,7 @@ def _candidates(inputs: np.ndarray, rng: np.random.Generator) -> tuple[list[_Fea
     size = min(len(distinct), most, int(4 * np.sqrt(rows)))
     landmarks = distinct[rng.choice(len(distinct), size, replace=False)]
     bandwidth = kernels.median_bandwidth(landmarks)
-    return [_Features(kernels.Gaussian(factor * bandwidth), landmarks) for factor in BANDWIDTHS], RIDGES
+    return [_Features(kernels.Gaussian(factor * bandwidth), landmarks, beside) for factor in BANDWIDTHS], RIDGES
 
 
 def _tiles(rows: np.ndarray) -> Iterator[np.ndarray]:
