@@ -48,13 +48,18 @@ def honest_score(
 
     `function` is any f from points (n, d) to values (n,), whoever fitted it, on data other than these samples (by
     default the problem's finite data set). With m = known(κ) + t, `known` being what the context determines, two
-    regressions of t on the context, on two halves of the other folds, give q1 and q2 = known + t̂, and
+    regressions of t on the context and on the parts of `known`, on two halves of the other folds, give q1 and
+    q2 = known + t̂, and
 
         score = mean(q1 m + q2 m - q1 q2),  expected to be E[E[m | κ]²] - E[bias1 bias2],  bias = E[q | κ] - E[m | κ],
 
-    on the fold left out, each in turn (docs/maths.md). That is twice the saddle's value max_u E[u m - u²/2]. It can be
-    slightly negative. Where nothing is known (instrumental variables) it reports an error but does not choose
-    well between functions: what averaging over x given z hides, no score can see.
+    on the fold left out, each in turn (docs/maths.md). That is twice the saddle's value max_u E[u m - u²/2]. Where f is
+    right t̂ = -known is open to the regressions, however rough f is: the score is zero within its standard error, and
+    can be slightly negative. Where f is wrong the score is a lower bound in the mean, short of the truth by the part of
+    E[m | κ] that the regressions miss, of which the standard error does not know: value ± 2 stderr covers the truth
+    where E[m | κ] is smooth for the number of rows and columns, and may lie all below it where it jumps or where there
+    are many columns and few rows. Where nothing is known (instrumental variables) it reports an error but does not
+    choose well between functions: what averaging over x given z hides, no score can see.
 
     For any other loss the score estimates E[loss_y(E[moment | κ])], the saddle's value itself, by the mean of
     u moment - loss*_y(u) with u = loss'_y(q), q one regression on all other folds: in expectation a lower bound
@@ -64,8 +69,7 @@ def honest_score(
     error is clustered by group. Memory beyond f's own, two copies of the terms and a few numbers a row is bounded: some
     2 folds + 10 matrices of at most 640 features squared and tiles of 4096 rows, below 200 MB for 5 folds, whatever n.
     The regressions have at most 300 landmarks up to 10,500 rows, 540 from 19,000 on: half a second at 10,000 rows and
-    two at 20,000 on one core. The standard error does not know of the biases: an E[t | κ] with details finer than the
-    landmarks' distance gives a score that is too low by more than it says.
+    two at 20,000 on one core.
 
     >>> from dualembed.problems import PolicyEvaluation
     >>> rng = np.random.default_rng(0)
@@ -99,12 +103,23 @@ def score_of(
         contributions = _payoff(problem.loss, q[0], m, target=terms.target)
         return Score(float(contributions.mean()), clustered_error(contributions, units), contributions)
     contributions = (q[0] + q[1]) * m - q[0] * q[1]
+    return Score(float(contributions.mean()), _stderr(contributions, q, m, units=units, folds=folds), contributions)
+
+
+def _stderr(contributions: np.ndarray, q: np.ndarray, m: np.ndarray, *, units: np.ndarray, folds: int) -> float:
+    """The standard error of the mean of (q1 + q2) m - q1 q2, where f is right too.
+
+    Then all is of second order, (q1 + q2)(m - E[m|κ]), and the rows' spread goes to zero with q1 + q2, which few
+    parameters may happen to make small. q1 - q2 is as large in the mean and independent of it, and neither regression
+    has less noise than the constant that each is free to choose.
+    """
+    left = m - q.mean(axis=0)
+    constant = np.sqrt(4 * folds / (folds - 1)) * clustered_error(left, units) ** 2
+    second_order = max(clustered_error((q[0] - q[1]) * left, units), constant)
     # Each pair of rows meets twice, as fitted and as scored, and q1 q2 varies with the regressions: in all the second-
     # order part (q1 + q2 - 2 E[m|κ])(m - E[m|κ]) has this many times the variance that the rows of a fold show.
     excess = (folds + 1 / (folds - 1)) / (folds - 1) - 1
-    second_order = clustered_error((q[0] - q[1]) * (m - q.mean(axis=0)), units)
-    stderr = np.sqrt(clustered_error(contributions, units) ** 2 + excess * second_order**2)
-    return Score(float(contributions.mean()), float(stderr), contributions)
+    return float(np.hypot(max(clustered_error(contributions, units), second_order), np.sqrt(excess) * second_order))
 
 
 def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
@@ -171,10 +186,10 @@ def values_at(function: Callable[[np.ndarray], Any], points: Any) -> np.ndarray:
 
 
 def _split(terms: Terms, values: np.ndarray, loss: Loss) -> tuple[np.ndarray, np.ndarray]:
-    """(parts (n, k) that the context determines, the rest (n,)) of moment - y for the square loss, of the moment else."""
+    """(parts (n, k) that the context determines, the rest (n,)) of moment - y for squares, else of the moment."""
     flags = np.asarray(terms.known or (False,) * values.shape[1])
     products = terms.weights * values
-    known, unknown = [products[:, flags].sum(axis=1)], products[:, ~flags].sum(axis=1)
+    known, unknown = [products[:, flags].sum(axis=1)] if flags.any() else [], products[:, ~flags].sum(axis=1)
     if terms.offset_known:
         known.append(terms.offset)
     else:
@@ -183,7 +198,7 @@ def _split(terms: Terms, values: np.ndarray, loss: Loss) -> tuple[np.ndarray, np
         known.append(-terms.target)
     elif loss.quadratic:
         unknown = unknown - terms.target
-    return np.stack(known, axis=1), unknown
+    return np.stack(known, axis=1) if known else np.empty((len(unknown), 0)), unknown
 
 
 def _uses(folds: int, loss: Loss) -> np.ndarray:

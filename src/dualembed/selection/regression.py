@@ -66,7 +66,7 @@ def cross_fit(
 
 
 class _Features:
-    """Kernel values at the landmarks, the coordinates themselves, k columns beside them and a one: (n, m + d + k + 1)."""
+    """Kernel values at the landmarks, the coordinates themselves, k columns beside and a one: (n, m + d + k + 1)."""
 
     def __init__(self, kernel: kernels.Kernel, landmarks: Any, beside: int = 0) -> None:
         self.kernel, self.landmarks = kernel, landmarks
