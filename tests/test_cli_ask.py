@@ -145,3 +145,51 @@ def test_models_without_errors_or_names_are_refused(folder: Path, tmp_path: Path
     assert "saved from Python" in refusal(capsys)
     assert ask(tmp_path / "nameless.dualembed") == 2
     assert "fit it with --episode" in refusal(capsys)
+
+
+def test_effects_of_columns_are_those_of_the_model(folder: Path, tmp_path: Path, capsys: Shown) -> None:
+    effect = folder / "effect.dualembed"
+    asked = ["--derivative", "price", "--effect", "price", "--effect", 'kind=red,"blue"', "--level", "0.9"]
+    assert ask(effect, *asked, "--json") == 0
+    found = document(capsys)["answers"]
+    model = saving.load(effect)
+    questions = [
+        model.mean_derivative("price"),
+        model.average_effect("price"),
+        model.average_effect("kind", treated="red", control="blue"),
+    ]
+    for each, answer in zip(found, model.ask_all(questions), strict=True):
+        assert each.keys() == KEYS
+        assert (each["value"], each["stderr"]) == pytest.approx((answer.value, answer.stderr), rel=1e-9)
+        assert (each["lower"], each["upper"]) == pytest.approx(answer.interval(0.9), rel=1e-9)
+    assert [each["question"] for each in found] == [
+        "the mean derivative of f along price, over the rows of the fit",
+        "the average effect of price=1 against 0, over the rows of the fit",
+        "the average effect of kind=red against blue, over the rows of the fit",
+    ]
+    points = tmp_path / "points.csv"
+    write_table({"kind": ["red", "green"], "price": [0.0, 2.0]}, points)
+    assert ask(effect, "--derivative", "price", "--points", str(points), "--at", "price=0, kind=red", "--json") == 0
+    at, over = document(capsys)["answers"]
+    assert at["question"] == "f(x) at price=0, kind=red"
+    assert over["question"].endswith(f"along price, over {points}")
+    assert over["value"] == pytest.approx(found[0]["value"], rel=1e-6)  # it is a line
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("value", ["--derivative", "state_a"], "is about effects of columns, which"),
+        ("effect", ["--derivative", "prize"], "did you mean 'price'?"),
+        ("effect", ["--derivative", "kind"], "is a category, along which nothing has a derivative"),
+        ("effect", ["--effect", "kind"], "kind=1, but the model was fitted with blue, green, red there"),
+        ("effect", ["--effect", "kind=red"], "is no effect; give a column"),
+        ("effect", ["--effect", "price=1,red"], "price is a number"),
+        ("effect", ["--effect", "price", "--minus", "price=0, kind=red"], "give that as --at or --points"),
+    ],
+)
+def test_effects_that_cannot_be_asked_for_are_refused(
+    name: str, arguments: list[str], words: str, folder: Path, capsys: Shown
+) -> None:
+    assert ask(folder / f"{name}.dualembed", *arguments) == 2
+    assert words in refusal(capsys)

@@ -84,8 +84,20 @@ def meaning(verdict: Verdict) -> str:
     return "the data do not show what is asked about, or say next to nothing of it"
 
 
-def judge(*, negative: float | None, outside: float, relative: float, finite: bool) -> tuple[Verdict, tuple[str, ...]]:
-    """(verdict, the reasons for it in plain words); `relative` is the error in terms of the answer, or of f."""
+def outside_warning(share: float) -> tuple[str, ...]:
+    """What to say where so large a share of the points asked about lies outside the data; nothing where it is small."""
+    if share < RULES.outside[0]:
+        return ()
+    return (f"{share:.0%} of the points asked about lie outside the data",)
+
+
+def judge(
+    *, negative: float | None, outside: float, relative: float, finite: bool, unseen: float = 0.0
+) -> tuple[Verdict, tuple[str, ...]]:
+    """(verdict, the reasons for it in plain words); `relative` is the error in terms of the answer, or of f.
+
+    `unseen` is the share of points asked about, outside the data too, of a kind that no row shows.
+    """
     found, reasons = [Verdict.SOLID], []
 
     def add(value: float, rule: tuple[float, float], reason: str) -> None:
@@ -103,7 +115,14 @@ def judge(*, negative: float | None, outside: float, relative: float, finite: bo
             f"{negative:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is "
             "asked about, and the answer is extrapolated; gather data closer to the question",
         )
-    add(outside, RULES.outside, f"{outside:.0%} of the points asked about lie outside the data")
+    for reason in outside_warning(outside):
+        add(outside, RULES.outside, reason)
+    add(
+        unseen,
+        RULES.outside,
+        f"{unseen:.0%} of what is asked about has a category, or a combination of categories, that no row of the data "
+        "starts from, so that nothing is known of it; give rows that do",
+    )
     if finite:
         add(
             relative,

@@ -22,14 +22,23 @@ class Question:
 
     @staticmethod
     def mean(
-        words: str, points: np.ndarray, shares: np.ndarray | None = None, groups: np.ndarray | None = None
+        words: str,
+        points: np.ndarray,
+        shares: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
+        strays: np.ndarray | None = None,
     ) -> Question:
-        """The mean of f over points (n, d), or of Σ_j shares_j f(points_j) over (n, J, d)."""
+        """The mean of f over points (n, d), or of Σ_j shares_j f(points_j) over (n, J, d).
+
+        `strays` (n,) or (n, J) say how far points are from all that the fit could learn of, by what they do not show.
+        """
         points = points[:, None] if points.ndim == 2 else points
         if not len(points):
             raise checks.InputError("a question needs at least one point to ask about, not an empty table")
         shares = np.ones(points.shape[:2]) if shares is None else shares
-        return Question(words, ((1.0, Functional(points, shares, groups)),))
+        if strays is not None:
+            strays = np.broadcast_to(strays[:, None] if strays.ndim == 1 else strays, shares.shape)
+        return Question(words, ((1.0, Functional(points, shares, groups, strays=strays)),))
 
     def __add__(self, other: Question) -> Question:
         """Both together."""
@@ -55,6 +64,22 @@ class Question:
         points = [part.points.reshape(-1, part.points.shape[2]) for _, part in self.parts]
         coefficients = [(factor * part.shares / len(part.shares)).ravel() for factor, part in self.parts]
         return np.concatenate(points), np.concatenate(coefficients)
+
+    def strays(self) -> np.ndarray:
+        """How far each of the points (N,) is from all that the fit could learn of, by what it does not show."""
+        parts = [part for _, part in self.parts]
+        return np.concatenate(
+            [np.zeros(part.shares.size) if part.strays is None else part.strays.ravel() for part in parts]
+        )
+
+
+def share_of(coefficients: np.ndarray, chosen: np.ndarray) -> float:
+    """The share of coefficients (N,), by size, that the chosen ones (N,) have.
+
+    >>> share_of(np.array([1.0, -3.0]), np.array([False, True]))
+    0.75
+    """
+    return float(np.abs(coefficients) @ chosen / max(np.abs(coefficients).sum(), np.finfo(float).tiny))
 
 
 def _check(other: object) -> None:

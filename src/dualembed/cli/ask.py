@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +11,7 @@ import typer
 from dualembed.cli import options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dualembed.answers import Answer, Question
-    from dualembed.cli.roles import Columns
-    from dualembed.cli.tasks import Task
-
-# One of name=value, either of which may stand in double quotes, as in a CSV file.
-PART = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^"=,]*?))\s*=\s*(?:"((?:[^"]|"")*)"|([^",]*?))\s*(?:,|$)')
+    from dualembed.answers import Answer
 
 _HELP = "\n\n".join(
     [
@@ -28,11 +20,16 @@ _HELP = "\n\n".join(
         "one place, --points about the mean over the rows of a table, and --minus takes another place off: the "
         "difference has its own error, which is not that of its two sides. Columns go by the names that the model was "
         "fitted to.",
+        "Of effects (task iv) --derivative asks what one unit more of a column adds, and --effect what one level of it "
+        "does against another, 1 against 0 where they are left out: on average over the rows of --points, or else over "
+        "those that the model was fitted to.",
         "\b\nExamples:\n"
         "  dualembed ask value.dualembed\n"
         '  dualembed ask value.dualembed --at "x=1, speed=0" --minus "x=0, speed=0"\n'
         '  dualembed ask q.dualembed --at "x=1, move=left" --at "x=1, move=right" --level 0.9 --json\n'
-        "  dualembed ask value.dualembed --points states.parquet",
+        "  dualembed ask value.dualembed --points states.parquet\n"
+        "  dualembed ask effect.dualembed --derivative price\n"
+        "  dualembed ask effect.dualembed --effect treated --effect region=north,south --points people.csv",
     ]
 )
 
@@ -47,6 +44,16 @@ Minus = Annotated[
 Points = Annotated[
     Path | None, typer.Option("--points", metavar="TABLE", help="A table, over whose rows the mean is asked for.")
 ]
+Derivative = Annotated[
+    list[str] | None,
+    typer.Option("--derivative", metavar="COLUMN", help="A column, whose mean derivative is asked for."),
+]
+Effect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--effect", metavar="COLUMN[=A,B]", help="A column, whose average effect is asked for: of A against B, or 1, 0."
+    ),
+]
 Level = Annotated[float, typer.Option("--level", metavar="SHARE", help="How often the interval is to be right.")]
 
 
@@ -55,6 +62,8 @@ def ask(
     at: At = None,
     minus: Minus = None,
     points: Points = None,
+    derivative: Derivative = None,
+    effect: Effect = None,
     level: Level = 0.95,
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
@@ -63,19 +72,22 @@ def ask(
     from dualembed.cli.models import loaded
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
+    from dualembed.cli.questions import Reader, contrasts, effects, moves
     from dualembed.data.tables import check_there
 
-    places, others = at or [], minus or []
-    _check(level, asked=len(places) + (points is not None), others=len(others))
+    places, others, moved = at or [], minus or [], moves(derivative or [], effect or [])
+    # A table is asked about itself, or is what a column's effect is taken over.
+    _check(level, asked=len(places) + (points is not None and not moved), others=len(others))
     if points is not None:
         check_there(points.expanduser())
     with working("Asking"), ending_at_once():
         fitted, name, task = loaded(model)
         _check_errors(model, fitted)
-        if places or points is not None:
-            asked = _questions(model, fitted, task, places=places, points=points, drop=drop_missing)
-            taken_off = _questions(model, fitted, task, places=others, option="--minus")
-            answers = fitted.ask_all(_contrasts(asked, taken_off))
+        if moved or places or points is not None:
+            reader = Reader(model, fitted, task, drop_missing)
+            asked = reader.questions(places, None if moved else points)
+            taken_off = reader.questions(others, option="--minus")
+            answers = fitted.ask_all([*contrasts(asked, taken_off), *effects(reader, moved, points)])
         else:
             answers = [_headline(model, fitted)]
     found = {"task": name, "model": str(model), "answers": [_plain(each, level) for each in answers]}
@@ -123,131 +135,6 @@ def _headline(path: Path, model: Any) -> Answer:
         )
     found: Answer = model.value()
     return found
-
-
-def _questions(
-    path: Path,
-    model: Any,
-    task: Task,
-    *,
-    places: Sequence[str],
-    points: Path | None = None,
-    drop: bool = False,
-    option: str = "--at",
-) -> list[Question]:
-    """One question for each place, and one for the table."""
-    from dualembed.cli.inputs import arguments, complete
-    from dualembed.cli.models import check_columns, columns_for_predicting
-    from dualembed.cli.printing import counted
-    from dualembed.data.tables import read_table
-
-    columns = columns_for_predicting(path, model, task)
-    known = _known(model, columns)
-    tables = [(_table(known, place, option), f"{task.symbol} at {' '.join(place.split())}") for place in places]
-    if points is not None:
-        whole = read_table(points)
-        check_columns(columns, whole.column_names, path)
-        kept, _ = complete(whole, columns, drop=drop)
-        tables.append((kept, f"{task.symbol} on average over {counted(kept.num_rows, 'row')} of {points}"))
-    categories = [name for name, column in known.items() if column.levels]
-    found: list[Question] = [
-        model.at(**arguments(table, columns, task.asks, categories=categories)).renamed(words)
-        for table, words in tables
-    ]
-    return found
-
-
-def _known(model: Any, columns: Columns) -> dict[str, Any]:
-    """How each of the columns that the model asks for is coded, by name; of a copy, how the other is."""
-    codings = {"state": model.coding_, "x": model.coding_}
-    codings |= {"action": getattr(model, "actions_", None), "control": getattr(model, "controls_", None)}
-    found = {}
-    for role, names in columns.items():
-        coded = codings[role].columns
-        for name, column in zip(names, coded, strict=True):
-            found[name] = column if column.copy_of is None else coded[column.copy_of]
-    return found
-
-
-def _contrasts(asked: list[Question], taken_off: list[Question]) -> list[Question]:
-    """Each question less that of the same place, or less the only one."""
-    if not taken_off:
-        return asked
-    others = taken_off * len(asked) if len(taken_off) == 1 else taken_off
-    return [each - other for each, other in zip(asked, others, strict=True)]
-
-
-def _table(known: Mapping[str, Any], place: str, option: str) -> pa.Table:
-    """The place as a table of one row."""
-    import pyarrow as pa
-
-    from dualembed.checks import InputError
-    from dualembed.data.columns import no_such_column
-    from dualembed.data.refusal import some
-
-    given = _parts(place, option)
-    for name in given:
-        if name not in known:
-            raise no_such_column(name, list(known), f"{option} {place!r}")
-    missing = [name for name in known if name not in given]
-    if missing:
-        raise InputError(
-            f"{option} {place!r} says nothing of {some(missing)}; give all of the model's columns: {some(known)}"
-        )
-    return pa.table({name: [_value(column, name, given[name], option)] for name, column in known.items()})
-
-
-def _parts(place: str, option: str) -> dict[str, str]:
-    """The text of each column's value, by the column's name."""
-    from dualembed.checks import InputError
-
-    found: dict[str, str] = {}
-    start, text = 0, place.strip().rstrip(",")
-    while start < len(text):
-        match = PART.match(text, start)
-        if match is None:
-            raise InputError(
-                f'{option} {place!r} is no place; give each column as name=value with commas between, such as "x=1, '
-                'speed=0", and names or values that hold commas in double quotes'
-            )
-        texts = [(text or "").replace('""', '"') for text in match.groups()]
-        name, value = texts[0] or texts[1], texts[2] or texts[3]
-        if name in found:
-            raise InputError(f"{option} {place!r} gives the column {name!r} more than once; give it once")
-        found[name], start = value, match.end()
-    return found
-
-
-def _value(column: Any, name: str, text: str, option: str) -> Any:
-    """What the text stands for in a column: one of its levels, or a number."""
-    from dualembed.checks import InputError
-    from dualembed.data.refusal import nearest, some
-
-    if column.levels:
-        level = next((level for level in column.levels if _same(level, text)), None)
-        if level is None:
-            names = [str(each) for each in column.levels]
-            raise InputError(
-                f"{option} has {name}={text}, but the model was fitted with {some(names)} there{nearest(text, names)}"
-            )
-        return level
-    try:
-        found = float(text)
-    except ValueError:
-        found = float("nan")
-    if not abs(found) < float("inf"):
-        raise InputError(f"{option} has {name}={text}, but {name} is a number; give one, such as {name}=1")
-    return found
-
-
-def _same(level: Any, text: str) -> bool:
-    """Whether a text names a level; of numbers 1 and 1.0 are the same."""
-    if str(level) == text or (isinstance(level, bool) and str(level).lower() == text.lower()):
-        return True
-    try:
-        return not isinstance(level, str) and float(level) == float(text)
-    except ValueError:
-        return False
 
 
 def _plain(answer: Answer, level: float) -> dict[str, Any]:

@@ -95,11 +95,13 @@ class ActionValueEvaluator(TransitionEstimator):
 
     def predict(self, states: Any, actions: Any, return_std: bool = False) -> Any:
         """Q(s, a), shape (n,); with `return_std` also its standard errors (n,)."""
-        return self._predicted(self._points(states, actions), return_std=return_std)
+        points, strays = self._locate(states, actions)
+        return self._predicted(points, return_std=return_std, strays=strays)
 
     def interval(self, states: Any, actions: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of Q at each pair, each covering it by itself with that probability."""
-        return self._interval(self._points(states, actions), level)
+        points, strays = self._locate(states, actions)
+        return self._interval(points, level, strays)
 
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states.
@@ -112,10 +114,11 @@ class ActionValueEvaluator(TransitionEstimator):
         if initial_states is None and self.starts_ is None:
             raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
         if initial_states is not None:
+            points, strays = coding.locate(initial_states)
             actions, shares = self._policy_actions(initial_states)
-            pairs = _pairs(coding.encode(initial_states), actions)
+            pairs = _pairs(points, actions)
             words = "the policy's value over the given initial states"
-            return self.ask(Question.mean(words, pairs, shares, np.full(len(pairs), -1)))
+            return self.ask(Question.mean(words, pairs, shares, np.full(len(pairs), -1), strays))
         return self._headline_answer or self.ask(self._value_at_starts())
 
     def _value_at_starts(self) -> Question:
@@ -128,7 +131,23 @@ class ActionValueEvaluator(TransitionEstimator):
 
     def at(self, states: Any, actions: Any) -> Question:
         """The question of the mean of Q over these states and actions: of Q itself, where it is one pair."""
-        return Question.mean("Q over the given states and actions", self._points(states, actions))
+        points, strays = self._locate(states, actions)
+        return Question.mean("Q over the given states and actions", points, strays=strays)
+
+    def difference(self, states: Any, actions: Any, other_states: Any = None, other_actions: Any = None) -> Question:
+        """The question of the mean of Q over these pairs less that over others: of Q(s, a) - Q(s0, a0), for one each.
+
+        Where the other states, or the other actions, are left out, they are the same ones: `difference(s, a,
+        other_actions=b)` is by how much a is better than b in s.
+        """
+        if other_states is None and other_actions is None:
+            raise checks.InputError(
+                "a difference needs other_states or other_actions to compare with; give one or both"
+            )
+        other = self.at(
+            states if other_states is None else other_states, actions if other_actions is None else other_actions
+        )
+        return (self.at(states, actions) - other).renamed("the difference of Q between two sets of states and actions")
 
     def density_ratio(self, states: Any, actions: Any) -> np.ndarray:
         """How often the policy takes each action in each state, against how often the log's rows do, (n,).
@@ -294,10 +313,14 @@ class ActionValueEvaluator(TransitionEstimator):
         return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
 
     def _points(self, states: Any, actions: Any) -> np.ndarray:
-        coded = self._coding().encode(states), self.actions_.encode(actions)
-        if len(coded[0]) != len(coded[1]):
-            raise checks.InputError(f"there are {len(coded[0])} states, but {len(coded[1])} actions; give one a row")
-        return np.concatenate(coded, axis=1)
+        return self._locate(states, actions)[0]
+
+    def _locate(self, states: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(coded pairs (n, d), how far each strays from what the fit could learn of (n,))."""
+        (state, away), (action, apart) = self._coding().locate(states), self.actions_.locate(actions)
+        if len(state) != len(action):
+            raise checks.InputError(f"there are {len(state)} states, but {len(action)} actions; give one a row")
+        return np.concatenate([state, action], axis=1), away + apart
 
     def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> ActionValue:
         rows = len(columns["state"])

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
 from dualembed.answers import Answer, Question
+from dualembed.answers.answer import outside_warning
+from dualembed.answers.question import share_of
 from dualembed.estimates import Estimate, check_level
 from dualembed.estimators.coding import Coding
 from dualembed.estimators.diagnostics import Diagnostics
@@ -186,18 +188,36 @@ class Estimator(BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _predicted(self, points: np.ndarray, *, return_std: bool = False) -> Any:
-        """f at coded points, with standard errors where they are asked for."""
+    def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
+        """f at coded points, with standard errors where they are asked for.
+
+        `strays` (n,) say how far points are from what the fit could learn of, by what their coordinates do not show.
+        """
         if return_std and self.solved_ is not None:
-            return self.solved_.fit.evaluate(points)
+            return self.solved_.fit.evaluate(points, strays + self._unseen(points))
         found = values(self.function_, points)
-        return (found, self._std(points)) if return_std else found
+        return (found, self._std(points, strays)) if return_std else found
 
-    def _std(self, points: np.ndarray) -> np.ndarray:
-        return np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
+    def _std(self, points: np.ndarray, strays: Any = 0.0) -> np.ndarray:
+        if self.solved_ is not None:
+            return np.asarray(self._predicted(points, return_std=True, strays=strays)[1])
+        found = np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
+        return np.hypot(found, self._size() * strays) if np.any(strays) else found
 
-    def _interval(self, points: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-        found, std = self._predicted(points, return_std=True)
+    def _unseen(self, points: np.ndarray) -> np.ndarray:
+        """1 for coded points (n, d) of a kind that no row shows, such as an action that is never taken; else 0."""
+        return np.zeros(len(points))
+
+    def _size(self) -> float:
+        """The standard deviation of f over the data, as far as it is known: what a guess may be off by."""
+        return 0.0 if self.solved_ is None else self.solved_.fit.size
+
+    def _worries(self, question: Question) -> tuple[str, ...]:
+        """What to worry about in a question, for fits that do not know what answers rest on."""
+        return outside_warning(share_of(question.flat()[1], question.strays() > 0))
+
+    def _interval(self, points: np.ndarray, level: float, strays: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        found, std = self._predicted(points, return_std=True, strays=strays)
         half = self._quantile(level) * std
         return found - half, found + half
 
@@ -215,13 +235,16 @@ class Estimator(BaseEstimator):
         check_is_fitted(self, "function_")
         if not isinstance(question, Question):
             raise checks.InputError(f"ask takes a question, such as model.at(...) makes, not {question!r}")
-        if self.solved_ is not None:
-            return self.solved_.answer(question)
         points, coefficients = question.flat()
+        if self.solved_ is not None:
+            return self.solved_.answer(question, unseen=self._unseen(points))
         value = float(coefficients @ values(self.function_, points))
         fitted = max(spread.average(points, coefficients).stderr for spread in self._spreads())
         sampled = sum(_sampling_variance(self.function_, factor, part) for factor, part in question.parts)
-        return Answer(value, float(np.sqrt(fitted**2 + sampled)), question=question.words)
+        guessed = np.abs(coefficients) @ question.strays()
+        guessed = self._size() * guessed if guessed else 0.0
+        stderr = float(np.sqrt(fitted**2 + sampled + guessed**2))
+        return Answer(value, stderr, question=question.words, warnings=self._worries(question))
 
     def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to several questions."""

@@ -18,6 +18,7 @@ from dualembed import checks
 from dualembed.estimators.tables import columns_of, headings, kind_of, levels_of, names_of
 
 MOST_LEVELS = 64  # of a category
+SAME = 1e-6  # difference of two numbers, in their unit, below which it is rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,10 +115,37 @@ class Coding:
 
     def encode(self, table: Any, *, renamed: bool = False) -> np.ndarray:
         """Coordinates (n, dimension) of a table with the same columns; by name, where there are names."""
-        columns = self.in_order(table, renamed=renamed)
+        return self._encode(self.in_order(table, renamed=renamed))
+
+    def locate(self, table: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(coordinates (n, dimension) of a table, how far each row strays from what the fit could learn of (n,))."""
+        columns = self.in_order(table)
+        return self._encode(columns), self._strays(columns)
+
+    def _encode(self, columns: list[np.ndarray]) -> np.ndarray:
         coded = [column.encode(values) for column, values in zip(self.columns, columns, strict=True)]
         joined = np.concatenate(coded, axis=1)
         return joined if joined.shape[1] else np.zeros((len(joined), 1))
+
+    def _strays(self, values: list[np.ndarray]) -> np.ndarray:
+        """How far each row (n,) is from what the fit could learn of, by columns that are left out: 0 for most.
+
+        A constant column with another value, or a copy that is not one, asks about what no row showed. That is 1 for
+        each such column, and more the further off it is: in terms of the constant, or of the other column's deviation.
+        """
+        total = np.zeros(len(values[0]))
+        for column, own in zip(self.columns, values, strict=True):
+            source = column if column.copy_of is None else self.columns[column.copy_of]
+            if column.width or (source.levels and column.copy_of is None):
+                continue  # it is not left out, or other levels are refused
+            if source.levels:
+                total += own != values[column.copy_of]  # type: ignore[index]
+                continue
+            known = source.constant if source.constant is not None else values[column.copy_of]  # type: ignore[index]
+            unit = source.scale if source.constant is None else abs(source.constant) or 1.0
+            away = np.abs(np.asarray(own, dtype=np.float64) - known) / unit
+            total += np.where(away > SAME, 1 + away, 0.0)
+        return total
 
     def in_order(self, table: Any, *, renamed: bool = False) -> list[np.ndarray]:
         """The columns of a table as they are, in the coding's order.

@@ -81,8 +81,15 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def at(self, states: Any) -> Question:
         """The question of the mean hitting time from these states, 0 inside the target: of h, where it is one."""
-        points, outside = self._coding().encode(states), ~self.inside(states)
-        return Question.mean("the hitting time from the given states", points[:, None], outside[:, None].astype(float))
+        points, strays = self._coding().locate(states)
+        outside = ~self.inside(states)
+        words = "the hitting time from the given states"
+        return Question.mean(words, points[:, None], outside[:, None].astype(float), strays=strays)
+
+    def difference(self, states: Any, other_states: Any) -> Question:
+        """The question of the mean hitting time from these states less that from others: h(s) - h(s0), for one each."""
+        words = "the difference of the hitting time between two sets of states"
+        return (self.at(states) - self.at(other_states)).renamed(words)
 
     def ask(self, question: Question) -> Answer:
         """The answer to a question; where it is about times alone, an interval of ratios, for no time is below zero."""
@@ -176,9 +183,9 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def _times(self, states: Any, *, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
         """The solution of the equation, never below what the shortest transition takes, and its standard errors."""
-        points = self._coding().encode(states)
+        points, strays = self._coding().locate(states)
         found = np.maximum(self._predicted(points), self.shortest_)
-        return found, self._std(points) if return_std else np.zeros(len(found))
+        return found, self._std(points, strays) if return_std else np.zeros(len(found))
 
     def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> HittingTime:
         columns["arrived"] = self._inside(data.next_states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -14,7 +15,8 @@ from dualembed import checks, losses, samplers
 from dualembed.answers import Question
 from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator, refuse_flat
-from dualembed.estimators.coding import coding_of
+from dualembed.estimators.coding import Coding, coding_of
+from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.fitting import values
 from dualembed.estimators.rows import lacking, places, target
 from dualembed.estimators.tables import columns_of, headings
@@ -44,7 +46,12 @@ class Invariant(Estimator):
         drawn = samplers.draws(self.seed_, self.variation_, x, self.draws)
         self.inputs_ = coding_of("X", x)
         self.coding_ = coding_of("variations of X", drawn.reshape(-1, drawn.shape[2]))
-        self._learn(self._problem(x, y, drawn, loss))
+        problem = self._problem(x, y, drawn, loss)
+        self._learn(problem)
+        self._keep_rows(x, problem.source.table["z"][:, 0])
+
+    def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
+        """Keep what questions about the data need: rows x and a variation of each, in f's coordinates."""
 
     def _problem(self, x: np.ndarray, y: np.ndarray, drawn: np.ndarray, loss: losses.Loss) -> Any:
         coded = self.coding_.encode(drawn.reshape(-1, drawn.shape[2]))
@@ -58,23 +65,37 @@ class Invariant(Estimator):
 
     def at(self, X: Any) -> Question:
         """The question of the mean prediction over these rows: of the prediction itself, where it is one."""
+        rows, strays = self._rows_of(X, None)
+        words = "f over variations of the given rows"
+        return self._mean_at(words, rows[:, None], np.ones((len(rows), 1)), strays=strays[:, None], groups=None)
+
+    def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """(rows as numbers (n, d), how far each strays from what the fit could learn of (n,))."""
         self._check_columns(X)
-        drawn = self._test_draws(self._numbers(X))
-        points = self.coding_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1)
-        return Question.mean(
-            "f over variations of the given rows", points, np.full(drawn.shape[:2], 1 / self.test_draws)
-        )
+        x = self._numbers(X)
+        return x, self.inputs_.locate(x)[1]
+
+    def _mean_at(
+        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
+    ) -> Question:
+        """The mean over rows (n, J, d) of Σ_j shares_j times the mean of f over variations of each."""
+        count, sides, width = rows.shape
+        drawn = self._test_draws(rows.reshape(-1, width))
+        points = self.coding_.encode(drawn.reshape(-1, width)).reshape(count, sides * self.test_draws, -1)
+        repeated = [np.repeat(each, self.test_draws, axis=1) for each in (shares / self.test_draws, strays)]
+        return Question.mean(words, points, repeated[0], groups, repeated[1])
 
     def _mean(self, X: Any, *, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations, the same for every row, so that rows do not touch each other."""
-        self._check_columns(X)
-        drawn = self._test_draws(self._numbers(X))
+        x, strays = self._rows_of(X, None)
+        drawn = self._test_draws(x)
         points = self.coding_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1)
         flat = points.reshape(-1, points.shape[2])
         found = values(self.function_, flat).reshape(points.shape[:2]).mean(axis=1)
         if not return_std:
             return found
-        return found, np.maximum(*(_std_of_means(spread, points) for spread in self._spreads()))
+        std = np.maximum(*(_std_of_means(spread, points) for spread in self._spreads()))
+        return found, np.hypot(std, self._size() * strays) if np.any(strays) else std
 
     def _test_draws(self, x: np.ndarray) -> np.ndarray:
         orbit = samplers.Orbit(self.seed_ + 1, self.variation_, self.test_draws)
@@ -91,7 +112,7 @@ class Invariant(Estimator):
         return np.stack(columns, axis=1)
 
 
-class InvariantRegressor(RegressorMixin, Invariant):
+class InvariantRegressor(RegressorMixin, Invariant, Effects):
     """y = E[f(z) | x] + noise, z a random variation of x under which the prediction should not change.
 
     `sampler` is any function (key, x) -> one draw z of p(z | x), a `samplers` object such as AdditiveNoise(0.1), or a
@@ -103,6 +124,8 @@ class InvariantRegressor(RegressorMixin, Invariant):
     >>> bool(np.abs(model.predict([[0.5], [-0.5]]) - [1, -1]).max() < 0.05)
     True
     """
+
+    _moves_coded = False
 
     def __init__(
         self,
@@ -137,6 +160,34 @@ class InvariantRegressor(RegressorMixin, Invariant):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations of each row, (n,); with `return_std` also standard errors (n,)."""
         return self._mean(X, return_std=return_std)
+
+    def difference(self, X1: Any, X0: Any) -> Question:
+        """The question of the mean over rows of the prediction at X1 less that at X0; one row stands for all."""
+        return self._difference((X1, None), (X0, None))
+
+    def mean_derivative(self, column: Any, X: Any = None) -> Question:
+        """The question of the mean over rows of the prediction's derivative along a column, per unit of it.
+
+        The rows are those given, or those that it was fitted to (a sample of at most 1,000 of them). It is a difference
+        over a hundredth of the column's deviation to either side.
+        """
+        return self._mean_derivative(column, X, None)
+
+    def average_effect(self, column: Any, treated: float = 1, control: float = 0, X: Any = None) -> Question:
+        """The question of the mean over rows of the prediction with the column at `treated` less that at `control`.
+
+        The rows are those given, or those that it was fitted to (a sample of at most 1,000 of them).
+        """
+        return self._average_effect(column, (treated, control), X, None)
+
+    def _codings(self) -> list[Coding]:
+        """That of X, under the names that X had."""
+        names = getattr(self, "feature_names_in_", self.inputs_.names)
+        columns = [dataclasses.replace(own, name=name) for own, name in zip(self.inputs_.columns, names, strict=True)]
+        return [dataclasses.replace(self.inputs_, columns=tuple(columns))]
+
+    def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
+        self.sample_ = RowSample.of(x, points, seed=self.seed_)
 
     def equation_error(self, X: Any, y: Any) -> Estimate:
         """E[(E[f(z) | x] - E[y | x])²] on rows that it was not fitted to, without the noise of y."""

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed import checks
 from dualembed.answers import Question
 from dualembed.estimates import Estimate
-from dualembed.estimators.base import Estimator, refuse_flat
+from dualembed.estimators.base import refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
+from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.rows import labels_of, target
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
@@ -24,7 +25,7 @@ from dualembed.sources import Dataset
 from dualembed.spaces.affine import AffineMap
 
 
-class IVRegressor(RegressorMixin, Estimator):
+class IVRegressor(RegressorMixin, Effects):
     """f with E[y - f(X) | instruments] = 0; without instruments, plain regression E[y | X].
 
     `primal="linear", dual="linear"` is two-stage least squares, with `coef_`, `coef_stderr_` and `intercept_`. Spaces
@@ -78,18 +79,44 @@ class IVRegressor(RegressorMixin, Estimator):
 
     def predict(self, X: Any, controls: Any = None, return_std: bool = False) -> Any:
         """f(X, controls), shape (n,), for X (n, d), or (n,) if d = 1; `return_std` adds standard errors (n,)."""
-        return self._predicted(self._points(X, controls), return_std=return_std)
+        points, strays = self._rows_of(X, controls)
+        return self._predicted(points, return_std=return_std, strays=strays)
 
     def interval(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of f at each row, each covering it by itself with that probability."""
-        return self._interval(self._points(X, controls), level)
+        points, strays = self._rows_of(X, controls)
+        return self._interval(points, level, strays)
 
     def at(self, X: Any, controls: Any = None) -> Question:
-        """The question of the mean of f over these rows: of f itself, where it is one.
+        """The question of the mean of f over these rows: of f itself, where it is one."""
+        points, strays = self._rows_of(X, controls)
+        return Question.mean("f over the given rows", points, strays=strays)
 
-        `model.ask(model.at(X1) - model.at(X0))` is the effect of moving X from X0 to X1.
+    def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
+        """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
+
+        Either side may be one row, which stands for all. Controls are the same on both sides, unless those of X0 are
+        given as `controls0`.
         """
-        return Question.mean("f over the given rows", self._points(X, controls))
+        return self._difference((X1, controls), (X0, controls if controls0 is None else controls0))
+
+    def mean_derivative(self, column: Any, X: Any = None, controls: Any = None) -> Question:
+        """The question of the mean over rows of ∂f/∂column, per unit of the column, one of X or of the controls.
+
+        The rows are those given, or those that it was fitted to (a sample of at most 1,000 of them). It is a difference
+        over a hundredth of the column's deviation to either side.
+        """
+        return self._mean_derivative(column, X, controls)
+
+    def average_effect(
+        self, column: Any, treated: Any = 1, control: Any = 0, X: Any = None, controls: Any = None
+    ) -> Question:
+        """The question of the mean over rows of f with the column at `treated` less f with it at `control`.
+
+        The column is one of X or of the controls: a category, of which these are levels, or a number. The rows are
+        those given, or those that it was fitted to (a sample of at most 1,000 of them).
+        """
+        return self._average_effect(column, (treated, control), X, controls)
 
     def band(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) that cover f at all these rows at once with that probability."""
@@ -172,6 +199,7 @@ class IVRegressor(RegressorMixin, Estimator):
         self._learn(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
+        self._sample(problem)
 
     def _go_on(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
         self._check_columns(X)
@@ -180,6 +208,13 @@ class IVRegressor(RegressorMixin, Estimator):
         self._learn_more(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
+        if self.sample_ is not None:
+            self._sample(problem)
+
+    def _sample(self, problem: Any) -> None:
+        """Keep some of the problem's rows besides earlier ones."""
+        rows = problem.source.table["x"]
+        self.sample_ = RowSample.of(rows, rows, seed=self._seed(), before=self.sample_)
 
     def _judge_instruments(self, problem: Any, groups: Any, before: FirstStage) -> None:
         """Note how well the instruments predict X: on these rows, unless more were looked at before."""
@@ -235,8 +270,24 @@ class IVRegressor(RegressorMixin, Estimator):
         return [self.coding_] if self.controls_ is None else [self.coding_, self.controls_]
 
     def _points(self, X: Any, controls: Any) -> np.ndarray:
+        return self._rows_of(X, controls)[0]
+
+    def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
-        return _beside(self._coding().encode(X), self.controls_, controls)
+        _check_given(self.controls_, controls)
+        parts = [coding.locate(table) for coding, table in zip(self._codings(), (X, controls), strict=False)]
+        if repeated and len(parts[0][0]) == 1:
+            (point, away), count = parts[0], len(parts[-1][0])
+            parts[0] = np.repeat(point, count, axis=0), np.repeat(away, count)
+        counts = [len(points) for points, _ in parts]
+        if len({*counts}) > 1:
+            raise checks.InputError(f"X has {counts[0]} rows, but controls {counts[1]}; give one a sample")
+        return np.concatenate([points for points, _ in parts], axis=1), np.sum([away for _, away in parts], axis=0)
+
+    def _mean_at(
+        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
+    ) -> Question:
+        return Question.mean(words, rows, shares, groups, strays)
 
     def _problem(self, X: Any, y: Any, instruments: Any, controls: Any) -> Any:
         x = self.coding_.encode(X)
@@ -285,6 +336,10 @@ def _coordinates(coding: Coding) -> list[str]:
 
 
 def _beside(points: np.ndarray, coding: Coding | None, controls: Any) -> np.ndarray:
+    _check_given(coding, controls)
+    return points if coding is None else np.concatenate([points, coding.encode(controls)], axis=1)
+
+
+def _check_given(coding: Coding | None, controls: Any) -> None:
     if (coding is None) != (controls is None):
         raise checks.InputError("controls must be given here as in the fit: in both or in neither")
-    return points if coding is None else np.concatenate([points, coding.encode(controls)], axis=1)

@@ -68,15 +68,21 @@ class LinearControl(TransitionEstimator):
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """z(s), shape (n,); with `return_std` also its standard errors (n,)."""
-        return self._predicted(self._coding().encode(states), return_std=return_std)
+        return self._predict(states, return_std=return_std)
 
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of z at each state, each covering it by itself with that probability."""
-        return self._interval(self._coding().encode(states), level)
+        points, strays = self._coding().locate(states)
+        return self._interval(points, level, strays)
 
     def at(self, states: Any) -> Question:
         """The question of the mean of z over these states: of z itself, where it is one."""
-        return Question.mean("z over the given states", self._coding().encode(states))
+        return self._at("z over the given states", states)
+
+    def difference(self, states: Any, other_states: Any) -> Question:
+        """The question of the mean of z over these states less that over others: of z(s) - z(s0), for one each."""
+        words = "the difference of z between two sets of states"
+        return (self.at(states) - self.at(other_states)).renamed(words)
 
     def cost_to_go(self, states: Any) -> np.ndarray:
         """v(s) = -log z(s), shape (n,); infinite where z came out as not positive."""

@@ -96,11 +96,12 @@ class PolicyEvaluator(TransitionEstimator):
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """V(s), shape (n,); with `return_std` also its standard errors (n,)."""
-        return self._predicted(self._coding().encode(states), return_std=return_std)
+        return self._predict(states, return_std=return_std)
 
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of V at each state, each covering it by itself with that probability."""
-        return self._interval(self._coding().encode(states), level)
+        points, strays = self._coding().locate(states)
+        return self._interval(points, level, strays)
 
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of V over initial states.
@@ -113,15 +114,16 @@ class PolicyEvaluator(TransitionEstimator):
         if initial_states is None and self.starts_ is None:
             raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
         if initial_states is not None:
-            points = self.coding_.encode(initial_states)
+            points, strays = self.coding_.locate(initial_states)
             words = "the policy's value over the given initial states"
-            return self.ask(Question.mean(words, points, groups=np.full(len(points), -1)))
+            return self.ask(Question.mean(words, points, groups=np.full(len(points), -1), strays=strays))
         if self._headline_answer is not None:
             return self._headline_answer
         question = self._value_at_starts()
         if self.solved_ is None or self.returns_ is None:
             return self.ask(question)
-        return self._beside_returns(self.solved_.answer(question, returns=self.returns_))
+        unseen = self._unseen(question.flat()[0])
+        return self._beside_returns(self.solved_.answer(question, returns=self.returns_, unseen=unseen))
 
     def mean_return(self) -> Estimate | None:
         """The plain mean of the discounted rewards of whole episodes, with its standard error.
@@ -154,7 +156,12 @@ class PolicyEvaluator(TransitionEstimator):
 
     def at(self, states: Any) -> Question:
         """The question of the mean of V over these states: of V itself, where it is one."""
-        return Question.mean("V over the given states", self._coding().encode(states))
+        return self._at("V over the given states", states)
+
+    def difference(self, states: Any, other_states: Any) -> Question:
+        """The question of the mean of V over these states less that over others: of V(s) - V(s0), for one each."""
+        words = "the difference of V between two sets of states"
+        return (self.at(states) - self.at(other_states)).renamed(words)
 
     def density_ratio(self, states: Any) -> np.ndarray:
         """How often the policy is in each state, against how often the log's rows are, (n,): 1 is as often.

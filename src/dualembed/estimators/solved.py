@@ -9,6 +9,7 @@ import numpy as np
 
 from dualembed.answers import Answer, Question
 from dualembed.answers.answer import judge
+from dualembed.answers.question import share_of
 from dualembed.estimators.diagnostics import Diagnostics
 from dualembed.estimators.returns import Returns
 from dualembed.linear.fit import LinearFit
@@ -95,17 +96,17 @@ class Solved:
         solved = Solved(found, asked, units, self.by_label, witness_of(found), steps, self.seed, numbers)
         return solved, diagnostics
 
-    def answer(self, question: Question, *, returns: Returns | None = None) -> Answer:
+    def answer(self, question: Question, *, returns: Returns | None = None, unseen: np.ndarray | float = 0.0) -> Answer:
         """The answer to a question, its error, and what it rests on.
 
         Of the value of the policy that played the data, `returns` of its episodes are another view, which counts too.
+        `unseen` is 1 for each of the question's points (N,) that is of a kind which no row shows.
         """
         spread = self.fit.answer(question.parts)
         if returns is not None:
             spread = mix([spread, self.fit.answer([(1.0, returns.functional)])], self.fit.candidates)
         points, coefficients = question.flat()
-        beyond = self.fit.outside(points)
-        outside = float(np.abs(coefficients) @ (beyond > 0) / max(np.abs(coefficients).sum(), np.finfo(float).tiny))
+        beyond = self.fit.outside(points) + question.strays() + unseen
         sampled = sum(factor**2 * self.fit.sampling(part) for factor, part in question.parts)
         guessed = self.fit.size * (np.abs(coefficients) @ beyond)
         stderr = float(np.sqrt(spread.stderr**2 + sampled + guessed**2))
@@ -113,8 +114,13 @@ class Solved:
         negative = max((each.negative for each in overlaps), default=None)
         effective = min((each.effective for each in overlaps), default=None)
         relative = stderr / max(abs(float(spread.value)), self.fit.size, np.finfo(float).tiny)
-        finite = bool(np.isfinite(stderr))
-        verdict, reasons = judge(negative=negative, outside=outside, relative=relative, finite=finite)
+        verdict, reasons = judge(
+            negative=negative,
+            outside=share_of(coefficients, beyond > 0),
+            unseen=share_of(coefficients, np.broadcast_to(unseen, len(coefficients)) > 0),
+            relative=relative,
+            finite=bool(np.isfinite(stderr)),
+        )
         return Answer(
             float(spread.value),
             stderr,

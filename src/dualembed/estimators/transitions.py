@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
+from dualembed.answers import Question
 from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, coding_of
+from dualembed.estimators.coding import Coding, Column, coding_of
 from dualembed.estimators.diagnostics import dead_ends
 from dualembed.estimators.rows import labels_of
 from dualembed.estimators.solved import Headline
+from dualembed.linear.fit import nearest
 from dualembed.selection import Consistency
+from dualembed.selection.rows import PLACES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +45,8 @@ class TransitionEstimator(Estimator):
     """An estimator of a function of states, or of states and actions, from transitions."""
 
     categorical_features: Any
+    # The numbers of the levels that rows start with, for each category; nothing is known of them in older models.
+    levels_: tuple[tuple[int, ...], ...] | None = None
 
     @abstractmethod
     def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> Any:
@@ -82,6 +88,7 @@ class TransitionEstimator(Estimator):
         problem, groups = self._problem(data)
         self._remember(data.states)
         worries = dead_ends(problem, self._codings())
+        self.levels_ = self._levels(problem, ())
         self._learn(problem, groups=groups, headline=self._headline(problem, data))
         self._note(worries)
         return problem
@@ -89,8 +96,50 @@ class TransitionEstimator(Estimator):
     def _go_on(self, data: Transitions) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(data)
+        if self.levels_ is not None:
+            self.levels_ = self._levels(problem, self.levels_)
         self._learn_more(problem, groups=groups, headline=self._headline(problem, data))
         return problem
+
+    def _levels(self, problem: Any, before: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the levels that the problem's rows start with, and those that are known already."""
+        table = problem.source.table
+        points = np.concatenate([table[name] for name in ("state", "action") if name in table], axis=1)
+        found = [np.unique(column.numbers_at(points[:, own])).tolist() for column, own in self._categories()]
+        return tuple(
+            tuple(sorted({*each, *known})) for each, known in zip(found, before or [()] * len(found), strict=True)
+        )
+
+    def _at(self, words: str, states: Any) -> Question:
+        """The question of the mean of f over these states."""
+        points, strays = self._coding().locate(states)
+        return Question.mean(words, points, strays=strays)
+
+    def _predict(self, states: Any, *, return_std: bool) -> Any:
+        """f at these states, with standard errors where they are asked for."""
+        points, strays = self._coding().locate(states)
+        return self._predicted(points, return_std=return_std, strays=strays)
+
+    def _categories(self) -> Iterator[tuple[Column, slice]]:
+        """The categories among the columns, and their coordinates."""
+        begin = 0
+        for coding in self._codings():
+            for column, start in zip(coding.columns, coding.starts, strict=True):
+                if column.levels and column.width:
+                    yield column, slice(begin + start, begin + start + column.width)
+            begin += coding.dimension
+
+    def _unseen(self, points: np.ndarray) -> np.ndarray:
+        if self.levels_ is None:
+            return super()._unseen(points)
+        found, width = np.zeros(len(points), dtype=bool), 0
+        for (column, own), known in zip(self._categories(), self.levels_, strict=True):
+            found |= ~np.isin(column.numbers_at(points[:, own]), known)
+            width += column.width
+        places = None if self.solved_ is None else np.asarray(self.solved_.fit.places)
+        if places is not None and width == points.shape[1] and len(places) < PLACES:  # which are then all there are
+            found |= nearest(points, places, np.ones(width)) > 0.5
+        return found.astype(np.float64)
 
     def _own_groups(self, rows: int) -> np.ndarray:
         """Groups of a sample that no group of the data is known of, by the solver that was used."""

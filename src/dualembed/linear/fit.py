@@ -77,15 +77,17 @@ class LinearFit(eqx.Module):
         """How many standard errors an interval of that level reaches to either side."""
         return float(student.ppf(0.5 + level / 2, self.freedom))
 
-    def evaluate(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(values, standard errors) of f at points (n, d)."""
-        found = [self._evaluate(points[start : start + BLOCK]) for start in range(0, len(points), BLOCK)]
+    def evaluate(self, points: np.ndarray, beyond: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """(values, standard errors) of f at points (n, d), which may be further `beyond` the data than they show."""
+        beyond = np.broadcast_to(beyond, len(points))
+        blocks = [slice(start, start + BLOCK) for start in range(0, len(points), BLOCK)]
+        found = [self._evaluate(points[block], beyond[block]) for block in blocks]
         values, errors = (np.concatenate(each) for each in zip(*found, strict=True)) if found else (np.zeros(0),) * 2
         return values, errors
 
-    def _evaluate(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _evaluate(self, points: np.ndarray, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         spread = self.candidates.at(points)
-        return spread.value, np.hypot(spread.stderr, self.size * self.outside(points))
+        return spread.value, np.hypot(spread.stderr, self.size * (self.outside(points) + beyond))
 
     def std(self, points: Any) -> np.ndarray:
         """The standard errors (n,) of f at points (n, d)."""
@@ -127,10 +129,8 @@ class LinearFit(eqx.Module):
 
     def outside(self, points: np.ndarray) -> np.ndarray:
         """How far each point (n, d) is from the data, in standard deviations a coordinate; 0 among them."""
-        places = np.asarray(self.places) / self.scale
-        blocks = [points[start : start + BLOCK] / self.scale for start in range(0, len(points), BLOCK)]
-        nearest = np.concatenate([cdist(block, places).min(axis=1) for block in blocks]) if blocks else np.zeros(0)
-        return np.asarray(np.maximum(nearest - self.reach, 0.0) / np.sqrt(points.shape[1]))
+        away = nearest(points, np.asarray(self.places), self.scale)
+        return np.asarray(np.maximum(away - self.reach, 0.0) / np.sqrt(points.shape[1]))
 
     def representer(self, part: Functional) -> list[np.ndarray]:
         """ω (m,) for each path: Σ ωᵀφ at a row's first point is the weight of its residual in the functional of f."""
@@ -159,9 +159,15 @@ class LinearFit(eqx.Module):
         return Overlap(negative, float((visits @ weights) ** 2 / squares / visits.sum()))
 
 
+def nearest(points: np.ndarray, places: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The distance (n,) from each point to the nearest place, coordinates being measured by `scale` (d,)."""
+    blocks = [points[start : start + BLOCK] / scale for start in range(0, len(points), BLOCK)]
+    return np.concatenate([cdist(block, places / scale).min(axis=1) for block in blocks]) if blocks else np.zeros(0)
+
+
 def reach_of(places: np.ndarray, scale: np.ndarray) -> float:
     """The distance from one place to the nearest other that nearly none exceeds."""
     distances = cdist(places / scale, places / scale)
     np.fill_diagonal(distances, np.inf)
-    nearest = distances.min(axis=1)
-    return float(np.percentile(nearest[np.isfinite(nearest)], FAR)) if np.isfinite(nearest).any() else 0.0
+    least = distances.min(axis=1)
+    return float(np.percentile(least[np.isfinite(least)], FAR)) if np.isfinite(least).any() else 0.0

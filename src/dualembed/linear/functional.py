@@ -17,13 +17,15 @@ class Functional:
 
     `groups` (n,) are the numbers of the data's groups that the rows belong to, where the rows are a sample as well,
     such as the first states of episodes. They are -1 where the sample is another one, and None where the points are
-    not a sample, but what is asked about. `constants` (n,) are 0 where they are left out.
+    not a sample, but what is asked about. `constants` (n,) are 0 where they are left out. `strays` (n, J) say how far
+    points are from all that the fit could learn of, by what their coordinates do not show; 0 where they are left out.
     """
 
     points: np.ndarray
     shares: np.ndarray
     groups: np.ndarray | None = None
     constants: np.ndarray | None = None
+    strays: np.ndarray | None = None
 
     @property
     def sampled(self) -> bool:

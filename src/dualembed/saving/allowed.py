@@ -71,6 +71,7 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.diagnostics": "Diagnostics FirstStage",
         "estimators.fitting": "Fit Recipe",
         "estimators.returns": "Returns",
+        "estimators.effects": "Place RowSample",
         "estimators.solved": "Headline Solved",
         "estimators.streams": "Stream",
         "estimators.transitions": "Transitions",
