@@ -122,7 +122,10 @@ def _difference(
     sampling = solved.fit.candidates.sampling(np.append(value, replicates), influence)
     # Biases of ridges and choices between candidates may or may not be shared: they count as if they were not.
     bias, between = np.hypot(a.bias, b.bias), a.between + b.between
-    stderr = float(Estimates(np.asarray(value), sampling, bias, between, replicates, influence).stderr)
+    spread = float(Estimates(np.asarray(value), sampling, bias, between, replicates, influence).stderr)
+    # So does what is guessed, where a policy does what no row shows.
+    guessed = [max(answer.stderr**2 - float(own.stderr) ** 2, 0.0) for answer, own in zip(both, (a, b), strict=True)]
+    stderr = float(np.sqrt(spread**2 + sum(guessed)))
     verdicts = [each.verdict for each in both if each.verdict is not None]
     order = list(Verdict)
     return Answer(

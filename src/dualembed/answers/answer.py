@@ -24,12 +24,16 @@ class VerdictRules:
     `negative` are shares of the weights of rows that are below zero: an answer is a weighted sum of what rows show, and
     weights below zero mean that it was extrapolated. `outside` are shares of the points asked about that lie outside
     the data. `relative` are standard errors as shares of the answer, or of the standard deviation of f over the data
-    where that is larger.
+    where that is larger. `carried` is the share of groups of rows, below which few of them carry all that an answer
+    varies by, as where rewards are rare: 0.64 where they carry alike, by the normal distribution. `starts` are those of
+    episodes, below which their mean says little of where episodes start.
     """
 
     negative: tuple[float, float] = (0.10, 0.25)
     outside: tuple[float, float] = (0.05, 0.50)
     relative: tuple[float, float] = (0.5, 3.0)
+    carried: float = 0.4
+    starts: int = 5
 
 
 RULES = VerdictRules()
@@ -92,11 +96,21 @@ def outside_warning(share: float) -> tuple[str, ...]:
 
 
 def judge(
-    *, negative: float | None, outside: float, relative: float, finite: bool, unseen: float = 0.0
+    *,
+    negative: float | None,
+    outside: float,
+    relative: float,
+    finite: bool,
+    unseen: float = 0.0,
+    carried: float | None = None,
+    constant: bool = False,
+    starts: int | None = None,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """(verdict, the reasons for it in plain words); `relative` is the error in terms of the answer, or of f.
 
-    `unseen` is the share of points asked about, outside the data too, of a kind that no row shows.
+    `unseen` is the share of points asked about, outside the data too, of a kind that no row shows; `carried` the share
+    of groups of rows that carry what the answer varies by; `constant` whether the data vary in nothing that f is of;
+    `starts` the number of starts of episodes that are asked about, if it is such.
     """
     found, reasons = [Verdict.SOLID], []
 
@@ -109,26 +123,59 @@ def judge(
         found.append(Verdict.NOT_ANSWERABLE)
         reasons.append("without some of the data there is no answer at all, so that its error is not known")
     if negative is not None:
-        add(
-            negative,
-            RULES.negative,
-            f"{negative:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is "
-            "asked about, and the answer is extrapolated; gather data closer to the question",
-        )
-    for reason in outside_warning(outside):
-        add(outside, RULES.outside, reason)
-    add(
-        unseen,
-        RULES.outside,
-        f"{unseen:.0%} of what is asked about has a category, or a combination of categories, that no row of the data "
-        "starts from, so that nothing is known of it; give rows that do",
-    )
+        add(negative, RULES.negative, _negative_reason(negative))
+    if outside >= RULES.outside[0]:
+        found.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
+        reasons += outside_warning(outside - unseen)  # of the others it is said why
+    add(unseen, RULES.outside, _unseen_reason(unseen))
     if finite:
-        add(
-            relative,
-            RULES.relative,
-            f"the standard error is {relative:.1f} times the answer or all that f varies by: the data say next to "
-            "nothing of it; gather more of them",
-        )
+        add(relative, RULES.relative, _relative_reason(relative))
+    if carried is not None and carried < RULES.carried:
+        found.append(Verdict.FRAGILE)
+        reasons.append(CARRIED_BY_FEW)
+    if constant:
+        found.append(Verdict.FRAGILE)
+        reasons.append(NOTHING_VARIES)
+    if starts is not None and starts < RULES.starts:
+        found.append(Verdict.FRAGILE)
+        reasons.append(_starts_reason(starts))
     order = list(Verdict)
     return max(found, key=order.index), tuple(reasons)
+
+
+CARRIED_BY_FEW = (
+    "a handful of rows or of episodes carry nearly all that the answer varies by, as where rewards are rare, so that "
+    "its interval may be too narrow; gather more data that show them"
+)
+NOTHING_VARIES = (
+    "the data vary in nothing that is asked about, as where all rewards are the same, so that an error of 0 says "
+    "nothing of what they do not show"
+)
+
+
+def _negative_reason(share: float) -> str:
+    return (
+        f"{share:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is asked "
+        "about, and the answer is extrapolated; gather data closer to the question"
+    )
+
+
+def _unseen_reason(share: float) -> str:
+    return (
+        f"{share:.0%} of what is asked about has a category, or a combination of categories, that no row of the data "
+        "starts from, so that nothing is known of it; give rows that do"
+    )
+
+
+def _starts_reason(count: int) -> str:
+    where = "the start of 1 episode" if count == 1 else f"the starts of {count} episodes"
+    return (
+        f"it is taken at {where} alone, which says little of where others start; give more episodes, or initial_states"
+    )
+
+
+def _relative_reason(times: float) -> str:
+    return (
+        f"the standard error is {times:.1f} times the answer or all that f varies by: the data say next to nothing of "
+        "it; gather more of them"
+    )

@@ -24,6 +24,8 @@ from dualembed.selection.rows import Groups, assign_groups, assign_more, read_ro
 from dualembed.selection.witness import witness_of
 from dualembed.solvers.uncertainty import Spread
 
+CONSTANT = 1e-9  # deviation of f over its value, below which it is rounding
+
 
 class Headline(NamedTuple):
     """The question that matters most: points (n, J, d) with shares (n, J), at the rows (n,) of the data."""
@@ -120,6 +122,9 @@ class Solved:
             unseen=share_of(coefficients, np.broadcast_to(unseen, len(coefficients)) > 0),
             relative=relative,
             finite=bool(np.isfinite(stderr)),
+            carried=spread.carried,
+            constant=self.fit.size <= CONSTANT * abs(float(spread.value)),
+            starts=min((len(part.points) for _, part in question.parts if part.sampled), default=None),
         )
         return Answer(
             float(spread.value),

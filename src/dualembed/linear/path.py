@@ -25,6 +25,7 @@ from dualembed.spaces.features import evaluate_functions
 
 BIAS = 4.0  # how often the square of a bias counts: its estimate is a rough one
 HOPELESS = 25.0  # times the least error so far, beyond which a smaller ridge is not tried
+FEWEST_CARRIERS = 20  # groups, below which those that carry an answer cannot be told from the others
 SETTLED = 1e-3  # of the sampling variance, below which the square of a move is nothing to speak of
 
 
@@ -126,6 +127,17 @@ class Estimates:
     def stderr(self) -> np.ndarray:
         """The standard error."""
         return np.sqrt(self.sampling + BIAS * self.bias**2 + self.between)
+
+    @property
+    def carried(self) -> float | None:
+        """The share of the groups of rows that carry what one answer varies by, (Σ|i|)² / (F Σi²) over influences i.
+
+        It is 1 where all move the answer by as much, 0.64 where by as much as the normal distribution says, and next to
+        0 where one does; None where there are too few groups to tell, or where nothing varies.
+        """
+        moves = np.abs(self.influence - np.mean(self.influence))
+        squares = float(len(moves) * np.sum(moves**2))
+        return None if len(moves) < FEWEST_CARRIERS or not squares else float(np.sum(moves) ** 2 / squares)
 
 
 class Average(eqx.Module):
