@@ -43,7 +43,7 @@ class Sums:
     @property
     def mean_square(self) -> float:
         """The mean square of a feature over all rows: what a ridge is measured by."""
-        return float(np.trace(self.dual) / (self.count.sum() * len(self.dual)))
+        return float(np.trace(self.dual, dtype=np.float64) / (self.count.sum() * len(self.dual)))
 
     def means(self) -> tuple[np.ndarray, np.ndarray]:
         """(E[φgᵀ], E[φtᵀ]) over all rows."""
@@ -67,9 +67,11 @@ class Sums:
         return dataclasses.replace(self, count=added(self.count), cross=added(self.cross), target=added(self.target))
 
     def compact(self) -> Sums:
-        """The same with the groups' own products in half the memory, and their total as it is."""
+        """The same in half the memory, and the total of the groups' products all but as it is."""
         small = self.cross.astype(np.float32)
-        return dataclasses.replace(self, cross=small, remainder=self._total() - small.sum(axis=0, dtype=np.float64))
+        # What rounding loses of the total is so little that single precision is enough for it.
+        remainder = (self._total() - small.sum(axis=0, dtype=np.float64)).astype(np.float32)
+        return dataclasses.replace(self, cross=small, dual=self.dual.astype(np.float32), remainder=remainder)
 
     def _total(self) -> np.ndarray:
         return np.asarray(self.cross.sum(axis=0, dtype=np.float64) + self.remainder)

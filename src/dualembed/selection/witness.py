@@ -27,7 +27,7 @@ def witness_of(fit: LinearFit) -> Spread:
         ]
     )
     rows = sums.count.sum()
-    values, vectors = np.linalg.eigh(sums.dual / rows)
+    values, vectors = np.linalg.eigh(sums.dual.astype(np.float64) / rows)
     pulled = left @ vectors / rows  # (K, m)
     share = (sums.count / rows)[:, None]
     others = (pulled.sum(axis=0) - pulled) / (1 - share)
