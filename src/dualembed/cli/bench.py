@@ -60,7 +60,7 @@ def bench(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--set", metavar="NAME", help="Only this set: hitting, on-policy, off-policy (answers)."),
+        typer.Option("--set", metavar="NAME", help="Only this set: hitting, on-policy, off-policy, garnet (answers)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.")] = False,
 ) -> None:

@@ -1,9 +1,11 @@
 """The benchmark `answers`: what estimators say by default, told nothing, where the truth is known.
 
-Three sets of cases: hitting times, the value of the policy that played the log, and the value of other policies. A case
-asks the same question of many logs. Its line compares the error with that of the best rival in hindsight (median error
-of hitting times, else root mean square), and says how many 95 % intervals cover the truth. An error below a thousandth
-of the truth is none to compare: in ratios it counts as that much, for both sides ("raw ratio" has it as it is).
+Four sets of cases: hitting times, the value of the policy that played the log, the value of other policies, and values
+in Garnets, random finite processes. A case asks the same question of many logs, of Garnets each in a process of its own.
+Its line compares the error with that of the best rival in hindsight (median error of hitting times, else root mean
+square), and says how many 95 % intervals cover the truth. An error below a thousandth of the truth is none to compare:
+in ratios it counts as that much, for both sides ("raw ratio" has it as it is). Of Garnets there are lines of other
+errors too, with the key "measure": of V in each state, of its Bellman equation, and of density ratios.
 
     from dualembed.experiments.bench_answers import CASES, run_case
     outcome = run_case(CASES["cartpole clumsy, 0.99"], range(20), lambda case, log: my_estimate(case.discount, log))
@@ -22,7 +24,7 @@ from typing import Any, final
 import numpy as np
 
 from dualembed import checks
-from dualembed.experiments import bench_hitting
+from dualembed.experiments import bench_garnet, bench_hitting
 from dualembed.experiments.bench_cases import (
     OFF_POLICY_DISCOUNTS,
     ON_POLICY_DISCOUNTS,
@@ -32,6 +34,13 @@ from dualembed.experiments.bench_cases import (
     Reply,
 )
 from dualembed.experiments.bench_logs import POLICIES
+from dualembed.experiments.bench_measures import (
+    Measures,
+    measure_lines,
+    measure_tables,
+    measures_together,
+    stacked,
+)
 from dualembed.progress import Track, Tracker
 
 LOGGED = {
@@ -42,13 +51,13 @@ LOGGED = {
     "mountaincar": ("logged",),
 }
 TARGETS = ("mild", "soft", "sharp")
-SETS = ("hitting", "on-policy", "off-policy")
+SETS = ("hitting", "on-policy", "off-policy", "garnet")
 NEGLIGIBLE = 1e-3  # of the truth
 
-MOST = {"hitting": 1.1, "on-policy": 1.15, "off-policy": 1.35}  # times the rival's error, of any case
-MOST_TOGETHER = {"hitting": 1.1, "on-policy": 1.02, "off-policy": 1.05}  # the geometric mean over cases
-LEAST_COVER = {"hitting": 0.93, "on-policy": 0.93, "off-policy": 0.92}  # of all intervals of a set
-MOST_COVER = {"hitting": 0.99, "on-policy": 0.99, "off-policy": 1.0}
+MOST = {"hitting": 1.1, "on-policy": 1.15, "off-policy": 1.35, "garnet": 1.15}  # times the rival's error, of any case
+MOST_TOGETHER = {"hitting": 1.1, "on-policy": 1.02, "off-policy": 1.05, "garnet": 1.02}  # the geometric mean over cases
+LEAST_COVER = {"hitting": 0.93, "on-policy": 0.93, "off-policy": 0.92, "garnet": 0.9}  # of all intervals of a set
+MOST_COVER = {"hitting": 0.99, "on-policy": 0.99, "off-policy": 1.0, "garnet": 1.0}
 LEAST_COVER_OF_CASE = 0.8
 MOST_REFUSED = 0.1  # of the logs of a case where an answer can be had
 WIDEST = 1.6  # standard errors in errors, in the median case on-policy
@@ -65,6 +74,7 @@ def _cases() -> Iterator[Case]:
         policy = next(iter(POLICIES[world]))
         for target in (policy, *TARGETS):
             yield from (OffPolicy(world, policy, target, discount) for discount in OFF_POLICY_DISCOUNTS)
+    yield from bench_garnet.CASES
 
 
 CASES: dict[str, Case] = {case.name: case for case in _cases()}
@@ -77,6 +87,8 @@ class Outcome:
     """What was said of each log of a case, (logs,) each: answers, rivals' answers, processor seconds, verdicts."""
 
     case: Case
+    truths: np.ndarray
+    stderr_of_truth: float
     values: np.ndarray
     stderrs: np.ndarray
     covers: np.ndarray
@@ -84,14 +96,16 @@ class Outcome:
     verdicts: list[str]
     rivals: dict[str, np.ndarray]
     pointwise: np.ndarray  # shares of the case's points whose intervals cover; none where nothing was asked of them
+    measures: Measures
 
     @property
     def truth(self) -> float:
-        return self.case.truth()[0]
+        """The truth, or its mean where every log has its own."""
+        return float(self.truths.mean())
 
     def error(self, values: np.ndarray) -> float:
         """The error of answers as the case measures it: root mean square, or median."""
-        away = np.nan_to_num(np.abs(values - self.truth), nan=np.inf)
+        away = np.nan_to_num(np.abs(values - self.truths), nan=np.inf)
         return float(np.median(away) if self.case.error == "median" else np.sqrt(np.mean(away**2)))
 
     @property
@@ -113,7 +127,7 @@ class Outcome:
     @property
     def rms(self) -> float:
         """The root mean square error; infinite where an answer is."""
-        return float(np.sqrt(np.mean(np.nan_to_num(self.values - self.truth, nan=np.inf) ** 2)))
+        return float(np.sqrt(np.mean(np.nan_to_num(self.values - self.truths, nan=np.inf) ** 2)))
 
     @property
     def width(self) -> float:
@@ -137,9 +151,9 @@ class Outcome:
             "logs": len(self.values),
             "cover": int(self.covers.sum()),
             "truth": self.truth,
-            "stderr of truth": self.case.truth()[1],
+            "stderr of truth": self.stderr_of_truth,
             "rms": _number(self.rms),
-            "bias": _number(np.mean(self.values) - self.truth),
+            "bias": _number(np.mean(self.values - self.truths)),
             "median stderr": _number(np.median(self.stderrs)),
             "seconds": float(np.median(self.seconds)),
             "most seconds": float(np.max(self.seconds)),
@@ -149,10 +163,17 @@ class Outcome:
         }
         return found | ({"pointwise cover": float(self.pointwise.mean())} if len(self.pointwise) else {})
 
+    def lines(self) -> list[dict[str, Any]]:
+        """The case's line, and one for each other measure."""
+        return [self.line(), *measure_lines(self.case.name, self.case.kind, self.measures)]
+
     @property
     def _allowed(self) -> float:
         """The share of logs from which no answer may be had: none where the asked policy played the log."""
-        return MOST_REFUSED if isinstance(self.case, OffPolicy) and self.case.policy != self.case.target else 0.0
+        case = self.case
+        if isinstance(case, bench_garnet.OnGarnet):
+            return 0.0 if case.on_policy else MOST_REFUSED
+        return MOST_REFUSED if isinstance(case, OffPolicy) and case.policy != case.target else 0.0
 
 
 def run_case(case: Case, seeds: Iterable[int], answer: Answering | None = None) -> Outcome:
@@ -160,22 +181,27 @@ def run_case(case: Case, seeds: Iterable[int], answer: Answering | None = None) 
 
     An answer has `value`, `stderr` and `interval(level)`, or is a `Reply` with one.
     """
-    truth, replies, seconds, said, pointwise = case.truth()[0], [], [], [], []
+    truths, replies, seconds, said, pointwise, measured = [], [], [], [], [], []
     for seed in seeds:
         log = case.log(seed)
         began = time.process_time()
         reply = case.answer(log) if answer is None else answer(case, log)
         seconds.append(time.process_time() - began)
+        truths.append(case.truth_of(log))
         said.append(case.rivals(log))
         if isinstance(reply, Reply):
-            if reply.intervals is not None and isinstance(case, bench_hitting.Hitting):
-                lower, upper = reply.intervals
-                pointwise.append(np.mean((lower <= case.times()) & (case.times() <= upper)))
+            if reply.intervals is not None:
+                (lower, upper), exact = reply.intervals, case.at_points(log)
+                pointwise.append(np.mean((lower <= exact) & (exact <= upper)))
+            if reply.model is not None:
+                measured.append(case.measures(log, reply))
             reply = reply.answer
         replies.append(reply)
-    ends = np.array([reply.interval(0.95) for reply in replies])
+    ends, (truth, errors) = np.array([reply.interval(0.95) for reply in replies]), np.transpose(truths)
     return Outcome(
         case,
+        truths=truth,
+        stderr_of_truth=float(errors.max()),
         values=np.array([reply.value for reply in replies]),
         stderrs=np.array([reply.stderr for reply in replies]),
         covers=(ends[:, 0] <= truth) & (truth <= ends[:, 1]),
@@ -183,6 +209,7 @@ def run_case(case: Case, seeds: Iterable[int], answer: Answering | None = None) 
         verdicts=[verdict_of(reply) for reply in replies],
         rivals={name: np.array([each[name] for each in said]) for name in said[0]},
         pointwise=np.array(pointwise),
+        measures=stacked(measured),
     )
 
 
@@ -266,13 +293,17 @@ def bench(
     """A line for each case as soon as it is known, and one for each set; `trials` is the number of logs of a case."""
     cases = chosen(case, kind, quick=quick)
     outcomes: list[Outcome] = []
+    measured: list[dict[str, Any]] = []
     with progress(len(cases) * trials, "answers") as bar:
         for number, each in enumerate(cases):
             outcomes.append(run_case(each, _seeds(range(seed, seed + trials), bar, number * trials)))
-            yield outcomes[-1].line()
+            lines = outcomes[-1].lines()
+            measured += lines[1:]
+            yield from lines
     for name in SETS:
         if own := [outcome for outcome in outcomes if outcome.case.kind == name]:
             yield together(own)
+            yield from measures_together([line for line in measured if line["set"] == name])
 
 
 def _seeds(seeds: range, bar: Tracker, before: int) -> Iterator[int]:
@@ -287,6 +318,8 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    measured = [line for line in lines if "measure" in line]
+    lines = [line for line in lines if "measure" not in line]
     for name in dict.fromkeys(line["set"] for line in lines):
         own = [line for line in lines if line["set"] == name and "holds" not in line]
         grid = Table(title=f"answers: {name}", title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
@@ -306,6 +339,7 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
             f"seconds a log: {whole['seconds']:.2g}, at most {whole['most seconds']:.2g}; targets missed: {missed}"
         )
         yield grid
+    yield from measure_tables(measured)
 
 
 def _rounded(number: float | None) -> str:

@@ -23,11 +23,13 @@ RIDGES = (1e-4, 1e-2)
 class Reply:
     """An answer with `value`, `stderr` and `interval(level)`, and 95 % intervals at each of the case's points.
 
-    The intervals, (lower, upper), are left out where nothing was asked of other points.
+    The intervals, (lower, upper), are left out where nothing was asked of other points, and so is the fitted model
+    where nothing else of it is measured.
     """
 
     answer: Any
     intervals: tuple[np.ndarray, np.ndarray] | None = None
+    model: Any = None
 
 
 class Case(ABC):
@@ -56,7 +58,7 @@ class Case(ABC):
         """What is known."""
 
     @abstractmethod
-    def truth(self) -> tuple[float, float]:
+    def truth_of(self, log: Any) -> tuple[float, float]:
         """The answer, and the standard error with which it is known."""
 
     @abstractmethod
@@ -67,10 +69,29 @@ class Case(ABC):
     def rivals(self, log: Any) -> dict[str, float]:
         """What each rival says."""
 
+    def at_points(self, log: Any) -> np.ndarray:
+        """The truth (k,) at the points that a reply's intervals are of; none where there are none."""
+        return np.zeros(0)
+
+    def measures(self, log: Any, reply: Reply) -> dict[str, dict[str, float]]:
+        """Other errors than the answer's, by name: "ours", and each rival's."""
+        return {}
+
+
+class OneTruth(Case):
+    """A question whose answer is the same for every log."""
+
+    @abstractmethod
+    def truth(self) -> tuple[float, float]:
+        """The answer, and the standard error with which it is known."""
+
+    def truth_of(self, log: Any) -> tuple[float, float]:
+        return self.truth()
+
 
 @final
 @dataclass(frozen=True)
-class OnPolicy(Case):
+class OnPolicy(OneTruth):
     """The value of the policy that played the log."""
 
     kind = "on-policy"
@@ -106,7 +127,7 @@ class OnPolicy(Case):
 
 @final
 @dataclass(frozen=True)
-class OffPolicy(Case):
+class OffPolicy(OneTruth):
     """The value of another policy than the one that played the log, or for comparison of the same."""
 
     kind = "off-policy"

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dualembed.experiments.bench_cases import Case, Reply
+from dualembed.experiments.bench_cases import OneTruth, Reply
 from dualembed.experiments.bench_peers import tabular
 
 
@@ -23,7 +23,7 @@ class Moves:
     next_states: np.ndarray
 
 
-class Hitting(Case):
+class Hitting(OneTruth):
     """The mean number of steps from one state to a target; also asked, for its intervals, at all `points`."""
 
     kind = "hitting"
@@ -44,6 +44,9 @@ class Hitting(Case):
 
     def truth(self) -> tuple[float, float]:
         return float(self.times()[0]), 0.0
+
+    def at_points(self, log: Moves) -> np.ndarray:
+        return self.times()
 
     def answer(self, log: Moves) -> Reply:
         from dualembed.estimators import HittingTimeRegressor

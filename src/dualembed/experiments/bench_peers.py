@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.spatial.distance import cdist
 
@@ -128,3 +130,68 @@ def tabular(origins: np.ndarray, destinations: np.ndarray, *, states: int) -> np
     times = np.zeros(states)
     times[seen] = np.linalg.lstsq(np.eye(len(seen)) - shares, np.ones(len(seen)), rcond=None)[0]
     return times
+
+
+def tabular_lstd(
+    log: Log, target: Choice, discount: float, *, shape: tuple[int, int], ridges: tuple[float, ...]
+) -> list[np.ndarray]:
+    """V (S,) of the target for each ridge, by temporal differences with a constant and an indicator for each entry.
+
+    The entries are the pairs of `shape` (states, actions); with one action they are the states, and the log must be the
+    target's own. The ridge, times the mean square of an indicator, leaves the constant alone; without one, what the log
+    does not determine is as small as can be.
+    """
+    states, actions = shape
+    entries, rows = states * actions, len(log.rewards)
+    shares = target.probabilities(np.arange(states)) if actions > 1 else np.ones((states, 1))
+    origins = log.states * actions + (log.actions if actions > 1 else 0)
+    counts = np.zeros((entries, states))
+    np.add.at(counts, (origins, log.next_states), 1.0 - log.terminated)
+    following = (counts[:, :, None] * shares).reshape(entries, entries)
+    visits = np.bincount(origins, minlength=entries)
+    inner = (np.diag(visits) - discount * following) / rows
+    ones = np.column_stack([np.ones(entries), np.eye(entries)])
+    cross = ones.T @ inner @ ones
+    paid = ones.T @ np.bincount(origins, log.rewards, minlength=entries) / rows
+    penalty = np.append(0.0, np.full(entries, 1 / entries))
+    found = [np.linalg.lstsq(cross + np.diag(ridge * penalty), paid, rcond=None)[0] for ridge in ridges]
+    return [np.sum(shares * (ones @ weights).reshape(shape), axis=1) for weights in found]
+
+
+def dual_dice(
+    cross: np.ndarray, dual: np.ndarray, starts: np.ndarray, discount: float, *, ridge: float, dual_ridge: float
+) -> np.ndarray:
+    """β (m,) of DualDICE's density ratio ζ = βᵀφ: its saddle in linear features, solved exactly.
+
+        min_ν max_ζ  E[(ν - γ P^π ν) ζ - ζ²/2] - (1 - γ) E₀[ν],   ν = αᵀφ
+
+    With A = E[φ (φ - γ P^π φ)ᵀ] (`cross`), C = E[φφᵀ] + dual_ridge I (`dual`) and c = E₀[φ] (`starts`) the inner
+    maximum is at β = C⁻¹ A α, and the outer minimum, with a ridge on α, at (Aᵀ C⁻¹ A + ridge I) α = (1 - γ) c.
+    """
+    eye = np.eye(len(cross))
+    tested = np.linalg.solve(dual + dual_ridge * eye, cross)
+    alpha = np.linalg.lstsq(cross.T @ tested + ridge * eye, (1 - discount) * starts, rcond=None)[0]
+    return np.asarray(tested @ alpha)
+
+
+def dual_dice_of(
+    solved: Any, discount: float, points: np.ndarray, *, ridges: tuple[float, ...], dual_ridges: tuple[float, ...]
+) -> dict[str, np.ndarray]:
+    """DualDICE's ratios (n,) at coded points (n, d) for all pairs of ridges, from a fit's own features and sums.
+
+    The features are those of the kernel that the fit gives most weight to. Ridges are in mean squares of a feature, and
+    ratios are divided by their mean over the log, as ours are.
+    """
+    fit = solved.fit
+    heaviest = int(np.argmax([weights.sum() for weights in fit.candidates.weights]))
+    features, sums = fit.candidates.paths[heaviest].features, fit.sums[heaviest]
+    cross, dual, scale = sums.means()[0], sums.dual / sums.count.sum(), sums.mean_square
+    starts = solved.headline.rows(features).mean(axis=0)
+    pairs = [(one, other) for one in ridges for other in dual_ridges]
+    betas = [dual_dice(cross, dual, starts, discount, ridge=a * scale, dual_ridge=b * scale) for a, b in pairs]
+    logged = np.asarray(features(np.asarray(fit.places))).T @ fit.visits / np.sum(fit.visits)
+    at = np.asarray(features(points))
+    return {
+        f"DualDICE, ridges {one:g} and {other:g}": at @ beta / (logged @ beta)
+        for (one, other), beta in zip(pairs, betas, strict=True)
+    }

@@ -95,11 +95,11 @@ class Garnet:
         checks.count("rows", rows)
         checks.count("seed", seed, at_least=0)
         rng = np.random.default_rng(seed)
-        state = _drawn(rng, np.tile(self.visits, (rows, 1)))
+        state = drawn(rng, np.tile(self.visits, (rows, 1)))
         columns = {"state": state, "reward": self.reward[state]}
         for prefix in ("", "second_"):
-            action = _drawn(rng, self.behaviour[state])
-            columns[f"{prefix}next_state"] = _drawn(rng, self.transitions[state, action])
+            action = drawn(rng, self.behaviour[state])
+            columns[f"{prefix}next_state"] = drawn(rng, self.transitions[state, action])
             columns[f"{prefix}weight"] = self.target[state, action] / self.behaviour[state, action]
         return sources.Dataset(**columns)
 
@@ -195,7 +195,7 @@ def cuts(rng: np.random.Generator, parts: int, shape: tuple[int, ...]) -> np.nda
     return np.diff(np.concatenate([ends, inner, ends + 1], axis=-1), axis=-1)
 
 
-def _drawn(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
+def drawn(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
     """One number for each row of probabilities (n, k)."""
     levels = np.cumsum(probabilities, axis=1)
     # A uniform number below the last level, which rounding may have left short of 1, falls on a piece that has length.
