@@ -17,12 +17,13 @@ _TRIALS, _QUICK_TRIALS = 10, 2
 BENCHES: dict[str, tuple[str, str]] = {
     "garnet": ("dualembed.experiments.garnet_bench", "off-policy evaluation in random finite decision processes"),
     "fqe": ("dualembed.experiments.fqe_bench", "a policy's value from logs of another, against d3rlpy's FQE"),
+    "fqe-worlds": ("dualembed.experiments.fqe_worlds", "the same in five environments, at several lengths of training"),
     "answers": ("dualembed.experiments.bench_answers", "default answers, told nothing, where the truth is known"),
 }
 """Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
 
 # Of these `bench` takes `case` and `kind` too, and gives its lines one by one; `tables(lines)` are their tables.
-WITH_CASES = {"answers": 20}
+WITH_CASES = {"answers": 20, "fqe-worlds": 3}
 """Benchmarks whose cases can be chosen, with the trials of a case."""
 
 KEYS = ("bench", "case", "peer", "value", "unit", "ratio", "target")
@@ -56,7 +57,8 @@ def bench(
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in about a minute.")] = False,
     case: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers).")
+        str | None,
+        typer.Option(metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers, fqe-worlds)."),
     ] = None,
     kind: Annotated[
         str | None,

@@ -1,7 +1,7 @@
 """The benchmark `answers`: what estimators say by default, told nothing, where the truth is known.
 
 Four sets of cases: hitting times, the value of the policy that played the log, the value of other policies, and values
-in Garnets, random finite processes. A case asks the same question of many logs, of Garnets each in a process of its own.
+in Garnets, random finite processes. A case asks the same question of many logs, each Garnet's of its own process.
 Its line compares the error with that of the best rival in hindsight (median error of hitting times, else root mean
 square), and says how many 95 % intervals cover the truth. An error below a thousandth of the truth is none to compare:
 in ratios it counts as that much, for both sides ("raw ratio" has it as it is). Of Garnets there are lines of other

@@ -226,7 +226,7 @@ class OnGarnet(Case):
         values = peers.tabular_lstd(log.log, target, self.discount, shape=shape, ridges=LSTD_RIDGES)
         return {f"tabular LSTD, ridge {ridge:g}": each for ridge, each in zip(LSTD_RIDGES, values, strict=True)}
 
-    def _places(self, log: Known) -> tuple[np.ndarray, ...]:
+    def _places(self, log: Known) -> tuple[Any, ...]:
         """The states that were met, off-policy with every action."""
         if self.on_policy:
             return (log.seen,)

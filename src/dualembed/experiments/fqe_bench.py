@@ -52,7 +52,7 @@ def evaluated(states: Any) -> Any:
 
 def truth(episodes: int, seed: int) -> float:
     """The mean discounted return of so many episodes of the evaluated policy."""
-    gymnasium = _needed("gymnasium", "rl")
+    gymnasium = needed("gymnasium", "rl")
     games = gymnasium.make_vec("CartPole-v1", num_envs=episodes, vectorization_mode="vector_entry_point")
     states, _ = games.reset(seed=seed)
     returns, playing, worth = np.zeros(episodes), np.ones(episodes, dtype=bool), 1.0
@@ -66,7 +66,7 @@ def truth(episodes: int, seed: int) -> float:
 
 def logged(seed: int) -> dict[str, np.ndarray]:
     """Transitions of the behaviour policy."""
-    return collect(_needed("gymnasium", "rl").make("CartPole-v1"), behaviour, TRANSITIONS, seed=1000 * seed, copies=10)
+    return collect(needed("gymnasium", "rl").make("CartPole-v1"), behaviour, TRANSITIONS, seed=1000 * seed, copies=10)
 
 
 def ours(log: dict[str, np.ndarray], starts: np.ndarray) -> float:
@@ -81,7 +81,7 @@ def fitted_q_evaluation(
     log: dict[str, np.ndarray], starts: np.ndarray, *, setting: str, steps: int, seed: int
 ) -> float:
     """The policy's value by d3rlpy, on standardised states, with its own network of two layers of 256."""
-    library, torch = _needed("d3rlpy", "bench"), _needed("torch", "bench")
+    library, torch = needed("d3rlpy", "bench"), needed("torch", "bench")
     torch.set_num_threads(1)
     library.seed(seed)
     config = library.ope.FQEConfig(
@@ -127,15 +127,15 @@ def _episodes(library: Any, log: dict[str, np.ndarray]) -> Any:
 def bench(*, trials: int, seed: int, quick: bool, progress: Track) -> list[dict[str, Any]]:
     """Two comparisons: root mean square error of the value, and seconds; `quick` plays fewer episodes for the truth."""
     for name in ("d3rlpy", "torch"):
-        _needed(name, "bench")
+        needed(name, "bench")
     value = truth(QUICK_EPISODES if quick else EPISODES, seed=2**20 + seed)
     rows = []
     with progress(trials, "fqe") as bar:
         for trial in range(seed, seed + trials):
             log = logged(trial)
             starts = np.random.default_rng(trial).uniform(-0.05, 0.05, size=(STARTS, 4))  # as the environment's own
-            own = _timed(lambda log=log, starts=starts: ours(log, starts))
-            rival = _timed(
+            own = timed(lambda log=log, starts=starts: ours(log, starts))
+            rival = timed(
                 lambda log=log, starts=starts, trial=trial: fitted_q_evaluation(
                     log, starts, setting=CHOSEN, steps=STEPS, seed=trial
                 )
@@ -163,7 +163,7 @@ def _lines(rows: np.ndarray, value: float) -> list[dict[str, Any]]:
     ]
 
 
-def _timed(compute: Any) -> tuple[float, float]:
+def timed(compute: Any) -> tuple[Any, float]:
     """(what it computes, seconds of processor time), with nothing shown meanwhile: the rival writes to stdout."""
     began = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -171,7 +171,7 @@ def _timed(compute: Any) -> tuple[float, float]:
     return found, time.process_time() - began
 
 
-def _needed(name: str, extra: str) -> Any:
+def needed(name: str, extra: str) -> Any:
     """The module, or a sentence about how to get it."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # an old library that the rival imports complains of itself

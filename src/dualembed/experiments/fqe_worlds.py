@@ -1,0 +1,200 @@
+"""The benchmark `fqe-worlds`: a policy's value from another's log in five environments, against d3rlpy's FQE.
+
+Both get the same 2,000 transitions and the evaluated policy itself, which draws its actions: so does fitted Q
+evaluation at next states, and both take the policy's mean at the starts of the log's episodes. The rival is trained
+until its value levels off, in each of two settings, and its best setting and checkpoint in hindsight count. Ours is the
+default, told nothing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.experiments.bench_cases import OffPolicy
+from dualembed.experiments.bench_logs import POLICIES, Choice, Log, Policy
+from dualembed.experiments.bench_peers import NODES
+from dualembed.experiments.fqe_bench import BATCH, needed, timed
+from dualembed.progress import Track
+
+DISCOUNT = 0.99
+NAMES = ("cartpole", "acrobot", "pendulum", "mountaincarcontinuous", "mountaincar")
+CASES = {world: OffPolicy(world, next(iter(POLICIES[world])), "soft", DISCOUNT) for world in NAMES}
+CHECKPOINTS, QUICK_CHECKPOINTS = (1500, 3000, 4500, 6000), (200, 400)
+EVERY = 10  # steps between targets: of the first one 0.99^600 is left
+SETTINGS = {"rate 0.0003": 3e-4, "rate 0.001": 1e-3}
+
+
+def fitted_q_values(
+    log: Log, policy: Policy, *, setting: str, checkpoints: tuple[int, ...], seed: int
+) -> dict[int, float]:
+    """The policy's value by d3rlpy after each of so many steps, which are multiples of the first.
+
+    It has standardised states, rewards divided so that values are near 1, and its own network of two layers of 256.
+    """
+    library, torch = needed("d3rlpy", "bench"), needed("torch", "bench")
+    torch.set_num_threads(1)
+    library.seed(seed)
+    size = float(np.mean(np.abs(log.rewards))) / (1 - DISCOUNT)
+    config = library.ope.FQEConfig(
+        gamma=DISCOUNT,
+        batch_size=BATCH,
+        learning_rate=SETTINGS[setting],
+        target_update_interval=EVERY,
+        observation_scaler=library.preprocessing.StandardObservationScaler(),
+    )
+    discrete = isinstance(policy, Choice)
+    rng, scaler = np.random.default_rng((seed, 9)), config.observation_scaler
+
+    def drawn(states: Any) -> Any:
+        """Actions that the policy draws at states as the rival's network sees them."""
+        actions = policy.draw(rng, scaler.reverse_transform(states).numpy().astype(np.float64))
+        return torch.as_tensor(actions if discrete else actions[:, None].astype(np.float32))
+
+    # All that is asked of the evaluated algorithm is its action: the policy itself, with no network fitted to it.
+    algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=drawn))
+    model = (library.ope.DiscreteFQE if discrete else library.ope.FQE)(algo=algorithm, config=config)
+    starts, found = log.states[log.steps == 0], {}
+
+    def note(learner: Any, epoch: int, total: int) -> None:
+        if total in checkpoints:
+            found[total] = size * _mean_value(learner, policy, starts)
+
+    model.fit(
+        _dataset(library, log, size=size, actions=_count(policy, log)),
+        n_steps=checkpoints[-1],
+        n_steps_per_epoch=checkpoints[0],
+        show_progress=False,
+        save_interval=checkpoints[-1],
+        epoch_callback=note,
+        logger_adapter=library.logging.NoopAdapterFactory(),
+    )
+    return found
+
+
+def _mean_value(model: Any, policy: Policy, starts: np.ndarray) -> float:
+    """The mean over starts of the policy's mean of Q."""
+    states = starts.astype(np.float32)
+    if isinstance(policy, Choice):
+        shares = policy.probabilities(starts)
+        each = [model.predict_value(states, np.full(len(states), action)) for action in range(shares.shape[1])]
+        return float(np.mean(np.sum(shares * np.stack(each, axis=1), axis=1)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    middle = policy.mean(starts)
+    drawn = [(middle + policy.deviation * node)[:, None].astype(np.float32) for node in nodes]
+    return float(np.mean(weights / weights.sum() @ np.stack([model.predict_value(states, each) for each in drawn])))
+
+
+def _count(policy: Policy, log: Log) -> int:
+    return policy.probabilities(log.states[:1]).shape[1] if isinstance(policy, Choice) else 1
+
+
+def _dataset(library: Any, log: Log, *, size: float, actions: int) -> Any:
+    """The log as the rival keeps it; an episode that the log or a time limit cuts is one of its timeouts."""
+    discrete = log.actions.dtype.kind in "iu"
+    space = library.constants.ActionSpace
+    return library.dataset.MDPDataset(
+        observations=log.states.astype(np.float32),
+        actions=log.actions.astype(np.int64 if discrete else np.float32)[:, None],
+        rewards=(log.rewards / size).astype(np.float32)[:, None],
+        terminals=log.terminated.astype(np.float32),
+        timeouts=np.append(np.diff(log.episodes) != 0, True) & ~log.terminated,
+        action_space=space.DISCRETE if discrete else space.CONTINUOUS,
+        action_size=actions,
+    )
+
+
+def bench(
+    *, trials: int, seed: int, quick: bool, progress: Track, case: str | None = None, kind: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """A line for each environment as soon as it is known, of so many logs; `quick` trains the rival for a few steps."""
+    if kind is not None:
+        raise checks.InputError(f"the benchmark fqe-worlds has no sets, so none is named '{kind}'; leave out --set")
+    worlds = [world for world in NAMES if case is None or fnmatch.fnmatchcase(world, case)]
+    if not worlds:
+        raise checks.InputError(f"no case is named '{case}'; choose one of: {', '.join(NAMES)}")
+    for name in ("d3rlpy", "torch"):
+        needed(name, "bench")
+    checkpoints = QUICK_CHECKPOINTS if quick else CHECKPOINTS
+    with progress(len(worlds) * trials, "fqe-worlds") as bar:
+        for number, world in enumerate(worlds):
+            rows = []
+            for trial in range(seed, seed + trials):
+                rows.append(_compared(CASES[world], trial, checkpoints))
+                bar.advance(to=number * trials + len(rows))
+            yield line(CASES[world], rows)
+
+
+def _compared(case: OffPolicy, seed: int, checkpoints: tuple[int, ...]) -> dict[str, Any]:
+    """Our answer to one log and the rival's values in each setting, with seconds of processor time."""
+    log = case.log(seed)
+    reply, seconds = timed(lambda: case.answer(log))
+    rivals: dict[str, float] = {}
+    theirs = []
+    for setting in SETTINGS:
+        options: dict[str, Any] = {"setting": setting, "checkpoints": checkpoints, "seed": seed}
+        values, taken = timed(partial(fitted_q_values, log, case.evaluated, **options))
+        rivals |= {f"{setting}, {steps} steps": value for steps, value in values.items()}
+        theirs.append(taken)
+    lower, upper = reply.answer.interval(0.95)
+    covers = bool(lower <= case.truth()[0] <= upper)
+    ours = {"ours": reply.answer.value, "stderr": reply.answer.stderr, "seconds": seconds, "covers": covers}
+    return ours | {"rivals": rivals, "rival's seconds": float(np.mean(theirs))}
+
+
+def line(case: OffPolicy, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The line of one environment: root mean square errors over its logs, the rival's at its best in hindsight."""
+    truth = case.truth()[0]
+
+    def rms(values: list[float]) -> float:
+        return float(np.sqrt(np.mean((np.asarray(values) - truth) ** 2)))
+
+    errors = {each: rms([row["rivals"][each] for row in rows]) for each in rows[0]["rivals"]}
+    own, best = rms([row["ours"] for row in rows]), min(errors, key=lambda each: errors[each])
+    return {
+        "bench": "fqe-worlds",
+        "case": case.name,
+        "peer": f"d3rlpy FQE, {best}",
+        "value": errors[best],
+        "unit": "rms error",
+        "ratio": errors[best] / own,
+        "target": 1.0,
+        "ours": own,
+        "logs": len(rows),
+        "truth": truth,
+        "errors of rivals": errors,
+        "values of rivals": {each: [row["rivals"][each] for row in rows] for each in errors},
+        "values of ours": [row["ours"] for row in rows],
+        "stderrs of ours": [row["stderr"] for row in rows],
+        "cover": sum(row["covers"] for row in rows),
+        "seconds": float(np.mean([row["rival's seconds"] for row in rows])),
+        "seconds of ours": float(np.mean([row["seconds"] for row in rows])),
+    }
+
+
+def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
+    """A table of environments, and one of the rival's errors at every checkpoint."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    grid = Table(title="fqe-worlds", title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("case", "truth", "ours", "FQE", "ratio", "cover", "s", "FQE's s", "FQE at its best"):
+        grid.add_column(heading, justify="left" if heading in ("case", "FQE at its best") else "right")
+    more = Table(title="FQE's errors", title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("case", *lines[0]["errors of rivals"]):
+        more.add_column(heading, justify="left" if heading == "case" else "right")
+    for each in lines:
+        numbers = [f"{each[key]:.3g}" for key in ("truth", "ours", "value", "ratio")]
+        times = [f"{each[key]:.2g}" for key in ("seconds of ours", "seconds")]
+        grid.add_row(
+            each["case"], *numbers, f"{each['cover']}/{each['logs']}", *times, each["peer"].removeprefix("d3rlpy FQE, ")
+        )
+        more.add_row(each["case"], *(f"{error:.3g}" for error in each["errors of rivals"].values()))
+    yield grid
+    yield more
