@@ -34,13 +34,8 @@ from dualembed.experiments.bench_cases import (
     Reply,
 )
 from dualembed.experiments.bench_logs import POLICIES
-from dualembed.experiments.bench_measures import (
-    Measures,
-    measure_lines,
-    measure_tables,
-    measures_together,
-    stacked,
-)
+from dualembed.experiments.bench_measures import Measures, measure_lines, measures_together, stacked
+from dualembed.experiments.bench_tables import tables as tables
 from dualembed.progress import Track, Tracker
 
 LOGGED = {
@@ -311,36 +306,3 @@ def _seeds(seeds: range, bar: Tracker, before: int) -> Iterator[int]:
     for number, seed in enumerate(seeds):
         yield seed
         bar.advance(to=before + number + 1)
-
-
-def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
-    """A table for each set: a row a case, and the set's own line below."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    measured = [line for line in lines if "measure" in line]
-    lines = [line for line in lines if "measure" not in line]
-    for name in dict.fromkeys(line["set"] for line in lines):
-        own = [line for line in lines if line["set"] == name and "holds" not in line]
-        grid = Table(title=f"answers: {name}", title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
-        grid.add_column("case")
-        for heading in ("truth", "bias", "error", "rival's", "ratio", "±", "cover", "s"):
-            grid.add_column(heading, justify="right", no_wrap=True)
-        for line in own:
-            numbers = [line[key] for key in ("truth", "bias", "ours", "value", "ratio", "median stderr")]
-            cover = f"{line['cover']}/{line['logs']}" + ("*" if line["verdicts"].get("not answerable") else "")
-            grid.add_row(line["case"], *map(_rounded, numbers), cover, f"{line['seconds']:.2g}")
-        (whole,) = [line for line in lines if line["set"] == name and "holds" in line]
-        missed = ", ".join(key for key, held in whole["holds"].items() if not held) or "nothing"
-        grid.caption = (
-            f"covered {whole['cover']} of {whole['logs']}, at worst {whole['worst cover']}\n"
-            f"ratio {whole['ratio']:.3g} in the geometric mean, at worst {whole['worst ratio']}\n"
-            f"standard errors are {_rounded(whole['stderr over rms'])} times the error in the median case\n"
-            f"seconds a log: {whole['seconds']:.2g}, at most {whole['most seconds']:.2g}; targets missed: {missed}"
-        )
-        yield grid
-    yield from measure_tables(measured)
-
-
-def _rounded(number: float | None) -> str:
-    return "∞" if number is None else f"{number:.3g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -114,6 +115,13 @@ class Known:
         """The states that the log has met, in order: of others an estimator knows nothing, not even their names."""
         return np.unique(np.concatenate([self.log.states, self.log.next_states]))
 
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How many rows each state has with each action, (S, A)."""
+        found = np.zeros(self.process.share.shape)
+        np.add.at(found, (self.log.states, self.log.actions), 1)
+        return found
+
 
 @final
 @dataclass(frozen=True)
@@ -145,9 +153,10 @@ class OnGarnet(Case):
         return self.target == "logged"
 
     def log(self, seed: int) -> Known:
+        own = 2**31 * zlib.crc32(self.name.encode()) + seed  # no two cases have a process in common
         sizes: dict[str, Any] = {"states": self.states, "actions": self.actions}
-        found = process(seed, **sizes, discount=self.discount, target=self.target)
-        return Known(found, found.log(ROWS, seed))
+        found = process(own, **sizes, discount=self.discount, target=self.target)
+        return Known(found, found.log(ROWS, own))
 
     def truth_of(self, log: Known) -> tuple[float, float]:
         return log.process.value, 0.0
@@ -189,21 +198,28 @@ class OnGarnet(Case):
         return found | self._ratios(log, reply.model)
 
     def _ratios(self, log: Known, model: Any) -> dict[str, dict[str, float]]:
-        """Weighted errors and 1 - correlation of our density ratio and those of DualDICE in our features."""
-        share, visits = log.process.share[log.seen], log.process.visits[log.seen]
+        """Errors of our density ratio and of DualDICE's in our features, weighted by the exact share of the log.
+
+        They are over what was logged, since a log says nothing of a pair that it does not have; and over all pairs of
+        states that were met.
+        """
+        share, visits, counts = (each[log.seen] for each in (log.process.share, log.process.visits, log.counts))
         if self.on_policy:
-            share, visits = share.sum(axis=1), visits.sum(axis=1)
-        exact, share = (visits / share).ravel(), share.ravel() / share.sum()
+            share, visits, counts = share.sum(axis=1), visits.sum(axis=1), counts.sum(axis=1)
+        exact, share, logged = (visits / share).ravel(), share.ravel(), counts.ravel() > 0
         points = self._places(log)
         coded = model.coding_.encode(*points) if self.on_policy else model._points(*points)
         ridges: dict[str, Any] = {"ridges": DICE_RIDGES, "dual_ridges": DICE_DUAL_RIDGES}
         ratios = {"ours": model.density_ratio(*points)}
         ratios |= peers.dual_dice_of(model.solved_, self.discount, coded, **ridges)
+        weights = share * logged / share[logged].sum()
+        found = {
+            "density ratio": lambda each: np.sqrt(weights @ (each - exact) ** 2),
+            "density ratio, 1 - correlation": lambda each: 1 - _correlation(each, exact, weights),
+            "density ratio, with pairs not logged": lambda each: np.sqrt(share @ (each - exact) ** 2 / share.sum()),
+        }
         return {
-            "density ratio": {name: float(np.sqrt(share @ (each - exact) ** 2)) for name, each in ratios.items()},
-            "density ratio, 1 - correlation": {
-                name: 1 - _correlation(each, exact, share) for name, each in ratios.items()
-            },
+            measure: {name: float(error(each)) for name, each in ratios.items()} for measure, error in found.items()
         }
 
     def _values(self, log: Known, model: Any) -> np.ndarray:

@@ -73,28 +73,3 @@ def _line(case: str, kind: str, measure: str) -> dict[str, Any]:
 
 def _geometric(ratios: Sequence[float]) -> float:
     return float(np.exp(np.mean(np.log(np.maximum(ratios, np.finfo(float).tiny)))))
-
-
-def measure_tables(lines: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    """A table for each measure: a row a case, and what holds of all below."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    for measure in dict.fromkeys(line["measure"] for line in lines):
-        own = [line for line in lines if line["measure"] == measure]
-        grid = Table(title=f"answers: {measure}", title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
-        grid.add_column("case")
-        for heading in ("ours", "rival's", "ratio"):
-            grid.add_column(heading, justify="right", no_wrap=True)
-        grid.add_column("rival")
-        for line in own:
-            if "together" not in line:
-                numbers = [f"{line[key]:.3g}" for key in ("ours", "value", "ratio")]
-                grid.add_row(line["case"].removesuffix(f": {measure}"), *numbers, line["peer"])
-        (whole,) = [line for line in own if "together" in line]
-        each = "; ".join(f"{ratio:.3g} to {who}" for who, ratio in whole["ratios"].items())
-        grid.caption = (
-            f"ratio {whole['ratio']:.3g} in the geometric mean, at worst {whole['worst ratio']}\n"
-            f"to one rival for all cases: {each}"
-        )
-        yield grid
