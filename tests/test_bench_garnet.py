@@ -130,7 +130,7 @@ class _Said:
 
 
 def test_fitted_q_evaluation_counts_at_its_best_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = fqe_worlds.CASES["acrobot"]
+    case = fqe_worlds.CASES["acrobot logged to soft, 0.95"]
     monkeypatch.setattr(type(case), "truth", lambda self: (-10.0, 0.0))
     ours = {"stderr": 1.0, "seconds": 2.0, "covers": True, "rival's seconds": 60.0}
     rows = [
@@ -147,7 +147,7 @@ def test_fitted_q_evaluation_counts_at_its_best_in_hindsight(monkeypatch: pytest
 
 def test_environments_are_chosen_by_name_and_have_no_sets() -> None:
     shared: dict[str, Any] = {"trials": 1, "seed": 0, "quick": True, "progress": track}
-    with pytest.raises(InputError, match="choose one of: cartpole"):
+    with pytest.raises(InputError, match="choose one of: cartpole clumsy to soft"):
         next(fqe_worlds.bench(**shared, case="frozenlake"))
     with pytest.raises(InputError, match="has no sets"):
         next(fqe_worlds.bench(**shared, kind="garnet"))
