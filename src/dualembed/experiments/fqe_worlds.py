@@ -2,8 +2,8 @@
 
 Both get the same 2,000 transitions and the evaluated policy itself, which draws its actions: so does fitted Q
 evaluation at next states, and both take the policy's mean at the starts of the log's episodes. The rival is trained
-until its value levels off, in each of two settings, and its best setting and checkpoint in hindsight count. Ours is the
-default, told nothing.
+in each of two settings, chosen for no environment in particular, and its best setting and checkpoint in hindsight
+count; whether its error has levelled off by then, its errors at all checkpoints say. Ours is the default, told nothing.
 """
 
 from __future__ import annotations
