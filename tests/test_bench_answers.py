@@ -11,12 +11,12 @@ import pytest
 
 from dualembed.cli import main
 from dualembed.cli.bench import KEYS
+from dualembed.estimates import Estimate
 from dualembed.experiments import bench_answers, bench_logs, bench_peers
 from dualembed.experiments.bench_answers import CASES, run_case
 from dualembed.experiments.bench_cases import OffPolicy, OnPolicy, Reply
 from dualembed.experiments.bench_hitting import Grid, OrnsteinUhlenbeck, Walk
 from dualembed.experiments.bench_logs import POLICIES, WORLDS, Log, logged
-from dualembed.solvers.uncertainty import Estimate
 
 # Bounds of random states, a little beyond what a policy meets.
 STATES = {

@@ -9,8 +9,8 @@ import pytest
 
 import dualembed as de
 from dualembed import kernels, losses, problems, schedules, solvers, sources, spaces
+from dualembed.linear import gather_moments
 from dualembed.solvers.closed_form import feature_maps, path, solution
-from dualembed.solvers.statistics import gather
 
 ROWS = 300
 
@@ -66,24 +66,23 @@ def test_statistics_add_up_and_new_rows_update_a_fit_without_the_old_ones() -> N
     columns = table()
     old = {name: column[:200] for name, column in columns.items()}
     new = {name: column[200:] for name, column in columns.items()}
-    whole = gather(problem.problem, *maps, folds=2)
-    halves = [gather(problem.problem, *maps, sample=part, folds=2) for part in (old, new)]
-    added = [a + b for a, b in zip(*halves, strict=True)]
-    for one, other in zip(whole, added, strict=True):
-        np.testing.assert_allclose(one.cross, other.cross, rtol=1e-11, atol=1e-12)
-        assert one.count == other.count
+    whole = gather_moments(problem.problem, *maps, folds=2)
+    halves = [gather_moments(problem.problem, *maps, sample=part, folds=2) for part in (old, new)]
+    added = halves[0] + halves[1]
+    np.testing.assert_allclose(whole.cross, added.cross, rtol=1e-11, atol=1e-12)
+    np.testing.assert_array_equal(whole.count, added.count)
     np.testing.assert_allclose(solution(added, 0.1, 0.1)[0], solution(whole, 0.1, 0.1)[0], rtol=1e-9)
 
 
 def test_statistics_are_the_sums_they_name() -> None:
     problem = saddle(SPACES["basis"], SPACES["basis"])
     maps = feature_maps(jax.random.key(0), problem)
-    (found,) = gather(problem.problem, *maps)
+    found = gather_moments(problem.problem, *maps)
     columns = table()
     psi, phi = (np.stack([np.cos(k * columns[name]) for k in range(5)], axis=1) for name in ("z", "x"))
-    np.testing.assert_allclose(found.cross, phi.T @ psi, rtol=1e-12)
-    np.testing.assert_allclose(found.dual, phi.T @ phi, rtol=1e-12)
-    np.testing.assert_allclose(found.dual_target, phi.T @ columns["y"], rtol=1e-10)
+    np.testing.assert_allclose(found.cross[0], phi.T @ psi, rtol=1e-12)
+    np.testing.assert_allclose(found.dual[0], phi.T @ phi, rtol=1e-12)
+    np.testing.assert_allclose(found.target[0, :, 0], phi.T @ columns["y"], rtol=1e-10)
     theta = np.arange(5.0)
     np.testing.assert_allclose(found.residual_variance(theta), np.mean((columns["y"] - psi @ theta) ** 2), rtol=1e-12)
 
@@ -91,12 +90,12 @@ def test_statistics_are_the_sums_they_name() -> None:
 @pytest.mark.parametrize("folds", [1, 4])
 def test_a_path_is_made_of_its_solutions_and_those_of_the_normal_equations(folds: int) -> None:
     problem = saddle(SPACES["fourier"], SPACES["nystrom"])
-    parts = gather(problem.problem, *feature_maps(jax.random.key(0), problem), folds=folds)
-    thetas, etas = path(parts, [1e-3, 0.1, 1.0], [1e-4, 0.2])
-    whole = sum(parts[1:], start=parts[0])
+    sums = gather_moments(problem.problem, *feature_maps(jax.random.key(0), problem), folds=folds)
+    thetas, etas = path(sums, [1e-3, 0.1, 1.0], [1e-4, 0.2])
+    dual, cross, target = (each.sum(axis=0) for each in (sums.dual, sums.cross, sums.target[:, :, 0]))
     for i, dual_penalty in enumerate([1e-4, 0.2]):
-        weight = np.linalg.inv(whole.dual / ROWS + dual_penalty * np.eye(len(whole.dual)))
-        blocks = [(part.cross, part.dual_target, part.count) for part in parts]
+        weight = np.linalg.inv(dual / ROWS + dual_penalty * np.eye(len(dual)))
+        blocks = list(zip(sums.cross, sums.target[:, :, 0], sums.count, strict=True))
         chosen = [(j, k) for j in range(folds) for k in range(folds) if j != k or folds == 1]
         pairs = sum(blocks[j][2] * blocks[k][2] for j, k in chosen)
         normal = sum(blocks[j][0].T @ weight @ blocks[k][0] for j, k in chosen) / pairs
@@ -105,7 +104,7 @@ def test_a_path_is_made_of_its_solutions_and_those_of_the_normal_equations(folds
         for k, penalty in enumerate([1e-3, 0.1, 1.0]):
             wanted = basis @ ((basis.T @ right) / (np.maximum(spectrum, 0) + penalty))
             np.testing.assert_allclose(thetas[i, k], wanted, rtol=1e-6, atol=1e-9)
-            eta = weight @ (whole.cross @ wanted - whole.dual_target) / ROWS
+            eta = weight @ (cross @ wanted - target) / ROWS
             np.testing.assert_allclose(etas[i, k], eta, rtol=1e-5, atol=1e-8)
 
 

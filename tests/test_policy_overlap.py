@@ -39,7 +39,7 @@ def test_the_value_is_the_mean_of_weights_times_rewards() -> None:
     problem, _ = model._problem(de.estimators.transitions.Transitions(
         log["states"], log["next_states"], log["episodes"], log["actions"], rewards=log["rewards"]
     ))  # fmt: skip
-    weights = model.stream_.influence(problem, model.function_, model._mean_features(*model.starts_))
+    weights = model.closed_.row_weights(problem, model._mean_features(*model.starts_))
     # Not exactly, since the fit may be of products across folds and the weights are those of all rows together.
     assert np.mean(weights * log["rewards"]) == pytest.approx(model.value().value, rel=0.05)
 

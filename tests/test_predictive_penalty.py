@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -9,10 +11,10 @@ from sklearn.linear_model import Ridge
 import dualembed as de
 from dualembed import problems, sources
 from dualembed.kernels import Gaussian
+from dualembed.linear import Sums, gather_moments
 from dualembed.selection import auto
 from dualembed.selection.instruments import Instruments, of_unit_norm, orthonormal
 from dualembed.selection.penalty import DUAL_RATIOS, predictive_penalty
-from dualembed.solvers.statistics import Statistics, gather
 from dualembed.spaces.nystrom import whitened
 
 ROWS, FOLDS = 300, 5
@@ -22,9 +24,9 @@ def dual(z: np.ndarray) -> Instruments:
     return of_unit_norm(orthonormal(Gaussian(0.7), z, z[:40], tolerance=1e-6))
 
 
-def parts_of(x: np.ndarray, z: np.ndarray) -> list[Statistics]:
+def sums_of(x: np.ndarray, z: np.ndarray) -> Sums:
     problem = problems.InstrumentalVariables(sources.Dataset(x=x, z=z, y=x[:, 0]))
-    return gather(problem, whitened(Gaussian(1.0), np.linspace(-2, 2, 9)[:, None]), dual(z), folds=FOLDS)
+    return gather_moments(problem, whitened(Gaussian(1.0), np.linspace(-2, 2, 9)[:, None]), dual(z), folds=FOLDS)
 
 
 def data(strength: float, noise: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
@@ -49,19 +51,19 @@ def test_it_minimises_the_error_of_ridge_regression_on_the_folds_left_out() -> N
             error += np.sum((g[~some] - ridge.predict(phi[~some])) ** 2)
         errors.append(error)
     assert 0 < np.argmin(errors) < len(errors) - 1
-    found, step = predictive_penalty(parts_of(x, z))
+    found, step = predictive_penalty(sums_of(x, z))
     assert found == pytest.approx(DUAL_RATIOS[np.argmin(errors)] * largest, rel=1e-9)
     assert "by prediction" in str(step)
 
 
 def test_moments_of_instruments_that_say_nothing_hardly_count() -> None:
-    _, step = predictive_penalty(parts_of(*data(0.0)))
+    _, step = predictive_penalty(sums_of(*data(0.0)))
     assert step.numbers["that count as"] < 0.2 * step.numbers["moments"]
 
 
 def test_where_the_context_tells_all_every_moment_counts() -> None:
     """A smooth function of z without noise: only rounding keeps the smallest moments from predicting it."""
-    _, step = predictive_penalty(parts_of(*data(1.0, noise=0.0)))
+    _, step = predictive_penalty(sums_of(*data(1.0, noise=0.0)))
     assert step.numbers["that count as"] > 0.9 * step.numbers["moments"]
 
 
@@ -70,34 +72,20 @@ def test_a_shift_of_the_moment_changes_nothing() -> None:
     x, z = data(1.0)
     landmarks = np.linspace(-2, 2, 9)[:, None]
     features = whitened(Gaussian(1.0), landmarks)
-    plain = parts_of(x, z)
+    plain = sums_of(x, z)
     shift = 1000 * np.ones(features.size)
-    moved = [
-        Statistics(
-            part.count,
-            part.cross + np.outer(_sums(part), shift),
-            part.dual,
-            part.dual_target,
-            part.primal,
-            part.primal_target,
-            part.target,
-        )
-        for part in plain
-    ]
+    # Σ φ of each fold, by the constant among them.
+    totals = plain.dual[:, :, 0] / np.sqrt(plain.dual[:, 0, 0] / plain.count)[:, None]
+    moved = dataclasses.replace(plain, cross=plain.cross + totals[:, :, None] * shift)
     assert predictive_penalty(moved)[0] == pytest.approx(predictive_penalty(plain)[0], rel=1e-6)
-
-
-def _sums(part: Statistics) -> np.ndarray:
-    """Σ φ, by the constant among them."""
-    return part.dual[:, 0] / np.sqrt(part.dual[0, 0] / part.count)
 
 
 def test_rows_of_one_group_alone_leave_it_none() -> None:
     x, z = data(1.0)
     problem = problems.InstrumentalVariables(sources.Dataset(x=x, z=z, y=x[:, 0]))
     features = whitened(Gaussian(1.0), np.linspace(-2, 2, 9)[:, None])
-    parts = gather(problem, features, dual(z), folds=FOLDS, groups=np.zeros(ROWS))
-    assert predictive_penalty(parts)[0] == 0.0
+    sums = gather_moments(problem, features, dual(z), folds=FOLDS, groups=np.zeros(ROWS))
+    assert predictive_penalty(sums)[0] == 0.0
 
 
 def test_instruments_of_unit_norm_are_the_same_functions_and_the_constant_stands_out() -> None:
@@ -117,6 +105,6 @@ def test_the_record_is_a_closed_form_with_that_penalty() -> None:
     x, z = data(1.0)
     result = auto(0, problems.InstrumentalVariables(sources.Dataset(x=x, z=z, y=x[:, 0])))
     assert result.record.saddle.dual_penalty > 0
-    again = de.solve(0, result.record.saddle, de.solvers.ClosedForm(result.record.folds))
+    again = de.solve(0, result.record.saddle, result.record.solver)
     np.testing.assert_allclose(again.primal(x), result.primal(x), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(again.dual.function(z), result.dual.function(z), rtol=1e-4, atol=1e-5)

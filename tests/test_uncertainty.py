@@ -14,10 +14,8 @@ from scipy.stats import norm
 
 import dualembed as de
 from dualembed import problems, solvers, sources, spaces
-from dualembed.solvers import Uncertainty, standard_errors
-from dualembed.solvers.closed_form import solution
-from dualembed.solvers.statistics import gather
-from dualembed.solvers.uncertainty import spreads
+from dualembed.linear import MomentSystem, Spread
+from dualembed.solvers import standard_errors
 
 ROWS = 150
 GRID = np.linspace(-2, 2, 9)
@@ -52,8 +50,8 @@ def fit() -> tuple[de.Saddle, solvers.Result]:
 
 
 @pytest.fixture(scope="module")
-def found(fit: tuple[de.Saddle, solvers.Result]) -> Uncertainty:
-    return standard_errors(*fit, folds=1)
+def found(fit: tuple[de.Saddle, solvers.Result]) -> Spread:
+    return standard_errors(*fit)
 
 
 def textbook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -72,69 +70,78 @@ def errors(covariance: np.ndarray) -> np.ndarray:
     return np.sqrt(np.einsum("ij,jk,ik->i", at, covariance, at))
 
 
-def test_in_plain_regression_the_posterior_has_the_classical_standard_errors(found: Uncertainty) -> None:
-    np.testing.assert_allclose(found.posterior.std(GRID), errors(textbook()[1]), rtol=1e-6)
-    covariance = found.posterior.root @ found.posterior.root.T
-    np.testing.assert_allclose(covariance, textbook()[1], rtol=1e-6)
+def test_in_plain_regression_they_are_those_of_white(found: Spread) -> None:
+    np.testing.assert_allclose(found.std(GRID), errors(textbook()[2]), rtol=1e-6)
+    assert found.std([2.0])[0] > 1.2 * errors(textbook()[1])[-1]  # the noise grows with |x|
 
 
-def test_in_plain_regression_the_sandwich_is_that_of_white(found: Uncertainty) -> None:
-    np.testing.assert_allclose(found.sandwich.std(GRID), errors(textbook()[2]), rtol=1e-6)
-    assert found.sandwich.std([2.0])[0] > 1.2 * found.posterior.std([2.0])[0]  # the noise grows with |x|
+def test_with_noise_of_one_variance_they_are_the_classical_ones(fit: tuple[de.Saddle, solvers.Result]) -> None:
+    closed = fit[1].closed
+    variance = closed.residual_variance
+    root = closed.system.error(closed.penalty, variance * closed.sums.mean_dual, variance=variance)
+    np.testing.assert_allclose(root @ root.T, textbook()[1], rtol=1e-6)
 
 
-def test_intervals_are_normal_ones_around_the_function(fit: Any, found: Uncertainty) -> None:
+@pytest.mark.parametrize("penalty", [1e-6, 0.02, 1.0, 50.0])
+def test_with_noise_of_one_variance_and_a_penalty_they_are_the_posteriors(fit: Any, penalty: float) -> None:
+    """(σ² / n)(N + λ1)⁻¹: what the penalty hides and what the sample adds make up the posterior of the ridge."""
+    sums = fit[1].closed.sums
+    system = MomentSystem(sums)
+    root = system.error(penalty, 1.7 * sums.mean_dual, variance=1.7)
+    posterior = 1.7 / ROWS * np.linalg.inv(system.products[0] + penalty * np.eye(2))
+    np.testing.assert_allclose(root @ root.T, posterior, rtol=1e-8)
+
+
+def test_intervals_are_normal_ones_around_the_function(fit: Any, found: Spread) -> None:
     f = np.asarray(fit[1].primal(GRID))
-    np.testing.assert_allclose(found.sandwich.weights, textbook()[0], rtol=1e-8)
-    for spread in (found.posterior, found.sandwich):
-        for level in (0.5, LEVEL):
-            lower, upper = spread.interval(GRID, level)
-            np.testing.assert_allclose((lower + upper) / 2, f, rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose((upper - lower) / 2, norm.ppf((1 + level) / 2) * spread.std(GRID), rtol=1e-9)
+    np.testing.assert_allclose(found.weights, textbook()[0], rtol=1e-8)
+    np.testing.assert_allclose(found.values(GRID), f, rtol=1e-5, atol=1e-6)
+    for level in (0.5, LEVEL):
+        lower, upper = found.interval(GRID, level)
+        np.testing.assert_allclose((lower + upper) / 2, f, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose((upper - lower) / 2, norm.ppf((1 + level) / 2) * found.std(GRID), rtol=1e-9)
 
 
-def test_the_average_over_one_point_is_the_function_there(fit: Any, found: Uncertainty) -> None:
-    for spread in (found.posterior, found.sandwich):
-        for x in (-1.5, 0.7):
-            estimate = spread.average([x])
-            assert estimate.value == pytest.approx(float(fit[1].primal([x])[0]), rel=1e-6)
-            assert estimate.stderr == pytest.approx(spread.std([x])[0], rel=1e-12)
+def test_the_average_over_one_point_is_the_function_there(fit: Any, found: Spread) -> None:
+    for x in (-1.5, 0.7):
+        estimate = found.average([x])
+        assert estimate.value == pytest.approx(float(fit[1].primal([x])[0]), rel=1e-6)
+        assert estimate.stderr == pytest.approx(found.std([x])[0], rel=1e-12)
 
 
-def test_a_contrast_is_a_slope_with_the_standard_error_of_a_slope(found: Uncertainty) -> None:
+def test_a_contrast_is_a_slope_with_the_standard_error_of_a_slope(found: Spread) -> None:
     beta, _, white = textbook()
-    estimate = found.sandwich.average([1.0, 0.0], weights=[1.0, -1.0])
+    estimate = found.average([1.0, 0.0], weights=[1.0, -1.0])
     assert estimate.value == pytest.approx(beta[1], rel=1e-8)
     assert estimate.stderr == pytest.approx(np.sqrt(white[1, 1]), rel=1e-6)
-    middle = found.sandwich.average(GRID)
+    middle = found.average(GRID)
     assert middle.stderr == pytest.approx(np.sqrt(white[0, 0]), rel=1e-6)  # the grid's mean is zero
 
 
-def test_a_band_contains_the_interval_and_grows_with_its_level(found: Uncertainty) -> None:
-    for spread in (found.posterior, found.sandwich):
-        inner, outer = spread.interval(GRID, LEVEL), spread.band(GRID, LEVEL)
-        assert np.all(outer[0] < inner[0])
-        assert np.all(inner[1] < outer[1])
-        narrow = spread.band(GRID, 0.5)
-        assert np.all(outer[0] < narrow[0])
-        assert np.all(narrow[1] < outer[1])
-        again = spread.band(GRID, LEVEL)
-        assert np.array_equal(outer[0], again[0])
-        half = (outer[1] - outer[0]) / 2 / spread.std(GRID)
-        assert np.ptp(half) < 1e-9
-        assert half[0] < np.sqrt(5.99) * 1.05  # Scheffé's band for a line, all of it, is the widest there can be
+def test_a_band_contains_the_interval_and_grows_with_its_level(found: Spread) -> None:
+    inner, outer = found.interval(GRID, LEVEL), found.band(GRID, LEVEL)
+    assert np.all(outer[0] < inner[0])
+    assert np.all(inner[1] < outer[1])
+    narrow = found.band(GRID, 0.5)
+    assert np.all(outer[0] < narrow[0])
+    assert np.all(narrow[1] < outer[1])
+    again = found.band(GRID, LEVEL)
+    assert np.array_equal(outer[0], again[0])
+    half = (outer[1] - outer[0]) / 2 / found.std(GRID)
+    assert np.ptp(half) < 1e-9
+    assert half[0] < np.sqrt(5.99) * 1.05  # Scheffé's band for a line, all of it, is the widest there can be
 
 
-def test_the_band_at_one_point_is_its_interval(found: Uncertainty) -> None:
-    (lower,), (upper,) = found.sandwich.band([0.5], LEVEL, draws=20_000)
-    wanted = found.sandwich.interval([0.5], LEVEL)
+def test_the_band_at_one_point_is_its_interval(found: Spread) -> None:
+    (lower,), (upper,) = found.band([0.5], LEVEL, draws=20_000)
+    wanted = found.interval([0.5], LEVEL)
     assert upper - lower == pytest.approx(float(wanted[1][0] - wanted[0][0]), rel=0.03)
 
 
 def test_a_band_covers_the_whole_line_about_as_often_as_it_says() -> None:
     covered, pointwise = [], []
     for seed in range(100):
-        spread = standard_errors(*solved(columns(1000 + seed)), folds=1).sandwich
+        spread = standard_errors(*solved(columns(1000 + seed)))
         truth = 1 + 2 * GRID
         lower, upper = spread.band(GRID, LEVEL, draws=300)
         covered.append(bool(np.all((lower <= truth) & (truth <= upper))))
@@ -144,20 +151,20 @@ def test_a_band_covers_the_whole_line_about_as_often_as_it_says() -> None:
     assert np.mean(pointwise) >= 0.85
 
 
-def test_copies_of_rows_in_one_group_each_tell_no_more_than_the_rows_do(found: Uncertainty) -> None:
+def test_copies_of_rows_in_one_group_each_tell_no_more_than_the_rows_do(found: Spread) -> None:
     copies = {name: np.repeat(column, 3) for name, column in columns(0).items()}
     saddle, result = solved(copies)
-    grouped = standard_errors(saddle, result, folds=1, groups=np.repeat(np.arange(ROWS), 3)).sandwich
-    fooled = standard_errors(saddle, result, folds=1).sandwich
-    np.testing.assert_allclose(grouped.std(GRID), found.sandwich.std(GRID), rtol=1e-6)
-    np.testing.assert_allclose(fooled.std(GRID), found.sandwich.std(GRID) / np.sqrt(3), rtol=1e-6)
+    grouped = standard_errors(saddle, result, groups=np.repeat(np.arange(ROWS), 3))
+    fooled = standard_errors(saddle, result)
+    np.testing.assert_allclose(grouped.std(GRID), found.std(GRID), rtol=1e-6)
+    np.testing.assert_allclose(fooled.std(GRID), found.std(GRID) / np.sqrt(3), rtol=1e-6)
 
 
-def test_groups_of_one_row_change_nothing_and_labels_are_only_names(fit: Any, found: Uncertainty) -> None:
+def test_groups_of_one_row_change_nothing_and_labels_are_only_names(fit: Any, found: Spread) -> None:
     labels = np.random.default_rng(0).permutation(ROWS) * 7 - 300
-    alone = standard_errors(*fit, folds=1, groups=labels).sandwich
-    np.testing.assert_allclose(alone.std(GRID), found.sandwich.std(GRID), rtol=1e-9)
-    named = standard_errors(*fit, folds=1, groups=labels.astype(str)).sandwich
+    alone = standard_errors(*fit, groups=labels)
+    np.testing.assert_allclose(alone.std(GRID), found.std(GRID), rtol=1e-9)
+    named = standard_errors(*fit, groups=labels.astype(str))
     np.testing.assert_allclose(named.std(GRID), alone.std(GRID), rtol=1e-9)
 
 
@@ -171,31 +178,31 @@ def test_groups_of_one_row_change_nothing_and_labels_are_only_names(fit: Any, fo
         (lambda spread: spread.std(np.zeros((4, 2))), r"points must have shape \(n, 1\)"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(
-    act: Callable[[solvers.Spread], Any], words: str, found: Uncertainty
-) -> None:
+def test_bad_input_is_refused_in_one_sentence(act: Callable[[Spread], Any], words: str, found: Spread) -> None:
     with pytest.raises(de.InputError, match=words) as refusal:
-        act(found.sandwich)
+        act(found)
     assert "\n" not in str(refusal.value)
 
 
 PENALTY = 0.02
 
 
-def mixed(priors: list[tuple[float, np.ndarray]]) -> tuple[solvers.Spread, np.ndarray]:
-    """The posterior under these priors of the line's weights around the identity's, and what it is computed from."""
+def mixed(priors: list[tuple[float, np.ndarray]], noise: float = 1.0) -> tuple[Spread, np.ndarray]:
+    """Errors under these priors of the line's weights around the identity's, and what they are computed from.
+
+    `noise` is that of moments, against the n λ that the penalty stands for.
+    """
     table = columns(0)
-    saddle, result = solved(table)
-    function: Any = result.primal
-    parts = gather(saddle.problem, function.features, function.features)
-    theta, _ = solution(parts, PENALTY, 0.0)
-    function = dataclasses.replace(function, weights=theta)
+    _, result = solved(table)
+    sums, features = result.closed.sums, result.closed.primal
+    system = MomentSystem(sums)
+    theta = system.weights(PENALTY)
     design = np.stack([np.ones(ROWS), table["x"]], axis=1)
-    found = spreads(parts, function, np.eye(2), primal_penalty=PENALTY, priors=priors).posterior
-    return found, design
+    scores = noise * ROWS * PENALTY * sums.mean_dual
+    return Spread(features, theta, system.mixed_error(PENALTY, scores, theta, priors)), design
 
 
-def test_under_uncertain_priors_the_posterior_is_their_mixture_around_the_function() -> None:
+def test_under_uncertain_priors_they_are_those_of_the_mixture_around_the_function() -> None:
     """Against Bayesian linear regression by the book, noise of variance n λ, and the law of total variance."""
     priors = [(0.3, np.diag([4.0, 0.25])), (0.7, np.array([[1.0, 0.5], [0.5, 2.0]]))]
     found, design = mixed(priors)
@@ -218,8 +225,15 @@ def test_a_certain_prior_gives_its_own_posterior_and_doubt_adds_the_distance_of_
     assert np.all(doubtful.std(GRID) > errors(sum(own) / 2))
 
 
+def test_noise_beyond_what_the_penalty_takes_it_for_widens_errors_and_less_narrows_them() -> None:
+    priors = [(0.5, np.eye(2)), (0.5, 3 * np.eye(2))]
+    low, middle, high = (mixed(priors, noise)[0].std(GRID) for noise in (0.1, 1.0, 4.0))
+    assert np.all(low < middle)
+    assert np.all(middle < high)
+
+
 def test_only_closed_forms_have_standard_errors(fit: tuple[de.Saddle, solvers.Result]) -> None:
     saddle, result = fit
-    other: Any = dataclasses.replace(result, primal=np.sin)
+    other: Any = dataclasses.replace(result, closed=None)
     with pytest.raises(de.InputError, match=r"closed-form results in linear spaces; use solvers\.ClosedForm"):
         standard_errors(saddle, other)

@@ -27,7 +27,7 @@ def sums(size: int, groups: int = GROUPS, rows: int = 40) -> Sums:
         np.einsum("grm,grk->gmk", phi, g),
         np.einsum("grm,grt->gmt", phi, rng.normal(size=(groups, rows, 11))),
     )
-    return Sums(np.full(groups, float(rows)), cross, target, np.einsum("grm,grk->mk", phi, phi))
+    return Sums(np.full(groups, float(rows)), cross, target, np.einsum("grm,grk->mk", phi, phi)[None])
 
 
 def large(model: Any) -> Any:

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.linear.moments import pseudo_inverse
+from dualembed.linear.sums import gather_moments
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
-from dualembed.solvers.closed_form import check, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import gather
+from dualembed.solvers.closed_form import check, feature_maps, number
 from dualembed.spaces.base import FeatureMap
 from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
@@ -51,15 +52,15 @@ class KernelBellmanLoss(Solver):
         """The minimiser on the whole finite data set, in float64; a probe sees nothing."""
         check(saddle)
         primal, dual = feature_maps(key, saddle)
-        (sums,) = gather(saddle.problem, primal, dual)
-        cross, target = sums.cross / sums.count, sums.dual_target / sums.count
+        sums = gather_moments(saddle.problem, primal, dual)
+        rows, cross, target = sums.rows, sums.means()[0], sums.means()[1][:, 0]
         normal, right = cross.T @ cross, cross.T @ target
         if self.unbiased:
-            if sums.count < 2:
+            if rows < 2:
                 raise checks.InputError("the unbiased kernel Bellman loss needs pairs of rows, and there is only 1 row")
             own_normal, own_right = diagonal(saddle, primal, dual)
-            normal = (sums.count * normal - own_normal) / (sums.count - 1)
-            right = (sums.count * right - own_right) / (sums.count - 1)
+            normal = (rows * normal - own_normal) / (rows - 1)
+            right = (rows * right - own_right) / (rows - 1)
         values, vectors = np.linalg.eigh(normal)
         theta = vectors @ (pseudo_inverse(values, number(saddle.primal_penalty)) * (vectors.T @ right))
         function = LinearFunction(primal, theta)

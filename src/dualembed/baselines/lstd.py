@@ -11,12 +11,12 @@ import numpy as np
 from dualembed import checks
 from dualembed.baselines.sample_average import primal_features
 from dualembed.kernels.arrays import check_single
+from dualembed.linear.sums import gather
 from dualembed.links import Direct
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.solvers.closed_form import check, number
-from dualembed.solvers.statistics import gather
 from dualembed.sources import Sample
 from dualembed.spaces.linear import LinearFunction
 
@@ -55,10 +55,11 @@ class LSTD(Solver):
         for terms in iter_terms(saddle.problem, sample):
             check_first_point("LSTD", terms)
         features = primal_features(key, saddle)
-        (sums,) = gather(saddle.problem, features, features, sample=sample)
+        rows = len(next(iter(saddle.problem.source.table.values())))  # type: ignore[attr-defined]  # by `check`
+        cross, target = gather(saddle.problem, features, np.zeros(rows, dtype=int), count=1, sample=sample).means()
         ridge = (float(self.ridge) + number(saddle.primal_penalty)) * np.eye(features.size)
         # Where A is singular the least weights are taken: features that never occur say nothing.
-        theta = np.linalg.lstsq(sums.cross / sums.count + ridge, sums.dual_target / sums.count, rcond=None)[0]
+        theta = np.linalg.lstsq(cross + ridge, target[:, 0], rcond=None)[0]
         function = LinearFunction(features, theta)
         nothing = DualFunction(LinearFunction(features, np.zeros(features.size)), Direct(), saddle.loss)
         return Result(function, nothing, None, bool(np.all(np.isfinite(theta))), Pair(function, nothing), 1)

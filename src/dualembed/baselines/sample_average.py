@@ -10,14 +10,15 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels.arrays import check_single
+from dualembed.linear.moments import pseudo_inverse
+from dualembed.linear.sums import gather_moments
 from dualembed.links import Direct
 from dualembed.losses import Loss
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.solvers.closed_form import check_penalties, number, pseudo_inverse
+from dualembed.solvers.closed_form import check_penalties, number
 from dualembed.solvers.newton import check_smooth
-from dualembed.solvers.statistics import gather
 from dualembed.spaces.base import FeatureMap, Layout
 from dualembed.spaces.basis import BasisMap
 from dualembed.spaces.features import moment_features, to_numpy
@@ -89,10 +90,10 @@ BRM = BatchSAA
 
 def exact(saddle: Saddle, features: FeatureMap) -> np.ndarray:
     """(E[ggᵀ] + λ1)⁻¹ E[g (y - offset)], the minimiser for the square loss."""
-    (sums,) = gather(saddle.problem, features, _constant(saddle))
-    values, vectors = np.linalg.eigh(sums.primal / sums.count)
+    sums = gather_moments(saddle.problem, features, _constant(saddle))
+    values, vectors = np.linalg.eigh(np.asarray(sums.primal) / sums.rows)
     inverse = pseudo_inverse(values, number(saddle.primal_penalty))
-    return vectors @ (inverse * (vectors.T @ sums.primal_target) / sums.count)
+    return vectors @ (inverse * (vectors.T @ np.asarray(sums.primal_target)) / sums.rows)
 
 
 def descended(saddle: Saddle, features: FeatureMap, *, tolerance: float, steps: int) -> tuple[np.ndarray, list[float]]:

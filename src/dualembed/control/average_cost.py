@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.linear.moments import MomentSystem
+from dualembed.linear.sums import Sums, gather_moments
 from dualembed.problems import AverageCost, Moment, Terms
-from dualembed.problems.base import iter_terms
+from dualembed.problems.base import TILE, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result, solve
-from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number, pseudo_inverse
-from dualembed.solvers.statistics import TILE, Statistics, gather
+from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number
 from dualembed.sources import Sample
 from dualembed.spaces.base import FeatureMap, Function
 from dualembed.spaces.features import evaluate_features, to_numpy
@@ -43,7 +44,7 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
     check(saddle)
     key = checks.as_key(key)
     primal, dual = feature_maps(key, saddle)
-    now, following = (gather(Moment(problem.source, part), primal, dual)[0] for part in (_now, _following))
+    now, following = (gather_moments(Moment(problem.source, part), primal, dual) for part in (_now, _following))
     eigenvalue, weights = _principal(now, following, number(saddle.primal_penalty), number(saddle.dual_penalty))
     _check_not_zero(primal, weights, problem)
     known = AverageCost(problem.source, eigenvalue, problem.reference, problem.loss)
@@ -101,15 +102,9 @@ def _value(sample: Sample, where: str, weight: jax.Array) -> Terms:
     return Terms(point[:, None], weight[:, None], 0.0 * weight, state, 0.0 * weight)
 
 
-def _principal(
-    now: Statistics, following: Statistics, primal_penalty: float, dual_penalty: float
-) -> tuple[float, np.ndarray]:
+def _principal(now: Sums, following: Sums, primal_penalty: float, dual_penalty: float) -> tuple[float, np.ndarray]:
     """The largest positive eigenvalue of T, and its eigenvector (m,)."""
-    values, vectors = np.linalg.eigh(now.dual / now.count)
-    root = np.sqrt(pseudo_inverse(values, dual_penalty))[:, None]
-    left, right = (root * (vectors.T @ each.cross / each.count) for each in (now, following))
-    spectrum, basis = np.linalg.eigh(left.T @ left)
-    operator = (basis * pseudo_inverse(spectrum, primal_penalty)) @ basis.T @ (left.T @ right)
+    operator = MomentSystem(now, dual_penalty).influence(primal_penalty) @ following.means()[0]
     found, eigenvectors = np.linalg.eig(operator)
     # Perron: the eigenvalue of largest modulus is real and positive; noise may give others small imaginary parts.
     real = np.where(np.abs(found.imag) <= 1e-9 * np.max(np.abs(found)), found.real, -np.inf)

@@ -212,8 +212,8 @@ class ActionValueEvaluator(TransitionEstimator):
         self._note(out_of_order(problem.source.table, data.episodes))
         if self.solved_ is not None and self.solved_.headline is not None:
             self._judge()
-        elif self.starts_ is not None and self.stream_ is not None:
-            weights = self.stream_.influence(problem, self.function_, self._mean_features(*self.starts_))
+        elif self.starts_ is not None and self.closed_ is not None:
+            weights = self.closed_.row_weights(problem, self._mean_features(*self.starts_))
             self._note(seldom_done(weights, self.discount ** steps(data.episodes)))
         return problem
 

@@ -21,24 +21,25 @@ from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
 from dualembed.estimates import Estimate, check_level
 from dualembed.estimators.coding import Coding
-from dualembed.estimators.diagnostics import Diagnostics
+from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.solved import Headline, Solved
-from dualembed.estimators.streams import Stream, diagnose
 from dualembed.estimators.tables import is_flat, names_of
 from dualembed.linear.functional import Functional
+from dualembed.linear.moment_fit import MomentFit
+from dualembed.linear.spread import Spread
 from dualembed.problems.base import Problem
 from dualembed.report import html_of
 from dualembed.saddle import DualFunction
-from dualembed.selection import Step, consistency_test, held_out_once, honest_score
+from dualembed.selection import HeldOut, Step, consistency_test, held_out, held_out_once, honest_score
 from dualembed.selection.consistency import Consistency
+from dualembed.selection.held_out import held_out_new
 from dualembed.solvers.base import EarlyStopWarning
-from dualembed.solvers.uncertainty import Spread, Uncertainty
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
-WIDEST = 10.0  # that standard errors are multiplied by: what is beyond is no noise to speak of
+MOST_INFLATION = 100.0  # of the noise by that of rows left out: what is beyond is no noise to speak of
 EXACT = 1e-4  # mean square of residuals over that of targets, below which there is no noise
 FITTED_TOO_WELL = 1.5  # mean square of residuals left out over that of fitted ones: more than fitting explains
 
@@ -69,9 +70,9 @@ class Estimator(BaseEstimator):
     n_features_in_: int
     witness_: Spread | None
     _headline_answer: Answer | None = None  # of the last fit, so that it is found once
-    uncertainty_: Any  # LinearFit, Uncertainty, or None where there are no standard errors
+    uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
     solved_: Solved | None = None  # what an averaged fit needs for questions and for more rows
-    widening_: float = 1.0  # of the standard errors that residuals of the fitted rows give
+    closed_: MomentFit | None = None  # the same of another closed form
 
     def _copy(self, *, afresh: bool) -> Self:
         """The same estimator again; `afresh` without what it was fitted to."""
@@ -101,33 +102,48 @@ class Estimator(BaseEstimator):
         rows = problem.source.rows  # type: ignore[attr-defined]
         if rows < 2:
             raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
-        solved = Solved.of(problem, groups=groups, headline=headline, seed=seed) if recipe == Recipe() else None
+        solved = Solved.of(problem, groups=groups, headline=headline, seed=seed) if recipe.free else None
         if solved is not None:
             self._keep(problem, groups, *solved)
             return
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = fit(problem, recipe, seed=seed, groups=groups)
-        self.stream_ = Stream.begin(found, groups) if found.exact else None
-        if self.stream_ is not None:
-            self.diagnostics_, self.witness_ = diagnose(found, self.stream_, groups=groups, seed=seed)
+        if found.closed is not None:
+            self._keep_closed(found.closed, held_out(problem, found.closed, groups=groups, seed=seed))
+            self.function_ = to_numpy(found.result.primal)
         else:
             refit = functools.partial(_refitted, recipe=recipe, seed=seed)
             judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
-            self.diagnostics_, self.witness_ = Diagnostics(rows, judged), None
-        self.function_ = to_numpy(found.result.primal) if found.exact else found.result.primal.trimmed()
+            self.diagnostics_, self.witness_, self.uncertainty_ = Diagnostics(rows, judged), None, None
+            self.closed_, self.function_ = None, found.result.primal.trimmed()
         self.dual_ = found.result.dual
-        self.uncertainty_ = found.uncertainty
         self.selection_ = Selection(found.steps)
         self._say(caught)
-        self._widen()
         if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
             self._note([f"there are only {count} episodes or groups, too few for intervals that are clustered by them"])
+
+    def _keep_closed(self, closed: MomentFit, judged: HeldOut | None) -> None:
+        """Keep a closed form, its noise being that of rows left out where residuals of those fitted show far less."""
+        if judged is not None and closed.inflation == 1:
+            rounding = EXACT * (closed.sums.square or 0.0) / closed.sums.rows
+            if judged.squared > max(FITTED_TOO_WELL * judged.fitted, rounding):
+                ratio = judged.squared / max(judged.fitted, np.finfo(float).tiny)
+                closed = dataclasses.replace(closed, inflation=min(ratio, MOST_INFLATION))
+        self.closed_, self.uncertainty_, self.witness_ = closed, closed.spread(), closed.witness()
+        self.diagnostics_ = diagnose(closed, judged)
+        if closed.inflation > 1:
+            worry = (
+                f"standard errors are {np.sqrt(closed.inflation):.1f} times as wide as residuals of the rows fitted to "
+                "would make them, since those of rows left out were so much larger: f is rougher than the fit takes it "
+                "to be, or rows are few"
+            )
+            self._note([worry])
 
     def _keep(self, problem: Problem, groups: Any, solved: Solved, diagnostics: Diagnostics) -> None:
         """Keep an averaged fit."""
         self._add_returns(problem, groups, solved)
-        self.solved_, self.stream_, self.uncertainty_ = dataclasses.replace(solved, numbers=None), None, solved.fit
+        self.solved_, self.closed_, self.uncertainty_ = dataclasses.replace(solved, numbers=None), None, solved.fit
         self.function_, self.witness_ = solved.fit.function, solved.witness
         witness = LinearFunction(solved.witness.features, solved.witness.weights)
         self.dual_ = DualFunction(witness, problem.loss.link, problem.loss)
@@ -135,26 +151,6 @@ class Estimator(BaseEstimator):
 
     def _add_returns(self, problem: Problem, groups: Any, solved: Solved) -> None:
         """Keep what whole episodes of the problem's rows earned, where that says something of f."""
-
-    def _widen(self) -> None:
-        """Take the noise from rows left out, where the residuals of those fitted to show far less of it."""
-        judged = self.diagnostics_.held_out
-        if self.uncertainty_ is None or self.stream_ is None or judged is None:
-            return
-        rounding = EXACT * self.stream_.statistics.target / self.stream_.statistics.count
-        if judged.squared <= max(FITTED_TOO_WELL * judged.fitted, rounding):
-            return
-        self.widening_ = min(float(np.sqrt(judged.squared / max(judged.fitted, np.finfo(float).tiny))), WIDEST)
-        self._apply_widening(self.uncertainty_)
-
-    def _apply_widening(self, uncertainty: Uncertainty) -> None:
-        self.uncertainty_ = uncertainty.widened(self.widening_)
-        worry = (
-            f"standard errors are {self.widening_:.1f} times as wide as residuals of the rows fitted to would make "
-            "them, since those of rows left out were so much larger: f is rougher than the fit takes it to be, or "
-            "rows are few"
-        )
-        self._note([worry])
 
     def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
         """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""
@@ -168,16 +164,15 @@ class Estimator(BaseEstimator):
         if self.solved_ is not None:
             self._keep(problem, groups, *self.solved_.extended(problem, groups=groups, headline=headline))
             return
-        if self.stream_ is None:
+        if self.closed_ is None:
             raise checks.InputError(
                 "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
                 "loss, or de.solve with a sources.Stream for Embedding-SGD"
             )
-        learnt = self.stream_.learn(problem, self.function_, groups=groups)
-        self.stream_, self.function_, self.uncertainty_, self.witness_, self.diagnostics_ = learnt
-        if self.widening_ > 1:  # as the first rows asked for
-            self._apply_widening(self.uncertainty_)
-        self.dual_ = dataclasses.replace(self.dual_, function=self.stream_.dual)
+        judged = held_out_new(problem, self.function_, groups)
+        self._keep_closed(self.closed_.extended(problem, groups), judged)
+        self.function_ = to_numpy(self.closed_.function)
+        self.dual_ = dataclasses.replace(self.dual_, function=self.closed_.dual_function)
 
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's diagram until there is a fit."""
@@ -311,7 +306,7 @@ class Estimator(BaseEstimator):
             if return_std:
                 raise checks.InputError("the witness has standard errors after a closed form only; use solver='auto'")
             return found
-        found = values_of(self.witness_, contexts)
+        found = self.witness_.values(contexts)
         return (found, self.witness_.std(contexts)) if return_std else found
 
 
@@ -347,9 +342,3 @@ def _sampling_variance(function: Any, factor: float, part: Functional) -> float:
 def _refitted(problem: Problem, *, recipe: Recipe, seed: int) -> Any:
     found = fit(problem, recipe, seed=seed).result.primal
     return lambda points: values(found, points)
-
-
-def values_of(spread: Spread, points: np.ndarray) -> np.ndarray:
-    """The middle of a spread at points (n, d)."""
-    lower, upper = spread.interval(points)
-    return (lower + upper) / 2

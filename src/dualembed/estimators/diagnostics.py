@@ -10,14 +10,10 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.estimators.coding import Coding
+from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit
-from dualembed.solvers.closed_form import normal_equations, pseudo_inverse
-from dualembed.solvers.statistics import Statistics
-from dualembed.solvers.uncertainty import Spread
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import to_numpy
 
 WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
 SELDOM = 0.2  # effective rows of a policy's value over those of the logged policy's, below which few bear on it
@@ -75,22 +71,12 @@ class Diagnostics:
         return "\n".join(lines)
 
 
-def strength(statistics: Statistics, *, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, float]:
-    """(singular values, degrees of freedom).
-
-    The singular values are roots of the eigenvalues of AᵀWA against E[ggᵀ], g the moment's features: the correlations
-    of what f can make of the moment with what the context tells of it. The degrees of freedom are the trace of
-    AᵀWA (AᵀWA + λ1)⁻¹.
-    """
-    values, vectors = np.linalg.eigh(statistics.dual / statistics.count)
-    normal, _ = normal_equations([statistics], vectors, pseudo_inverse(values, dual_penalty))
-    spectrum = np.maximum(np.linalg.eigvalsh(normal), 0.0)
-    freedom = float(np.sum(spectrum / np.maximum(spectrum + primal_penalty, np.finfo(float).tiny)))
-    sizes, basis = np.linalg.eigh(statistics.primal / statistics.count)
-    kept = sizes > 1e-8 * max(float(sizes[-1]), np.finfo(float).tiny)
-    half = basis[:, kept] / np.sqrt(sizes[kept])
-    squares = np.linalg.eigvalsh(half.T @ normal @ half)[::-1]
-    return np.sqrt(np.clip(squares, 0.0, 1.0)), freedom
+def diagnose(fit: MomentFit, held_out: HeldOut | None) -> Diagnostics:
+    """The diagnostics of a closed form, judged by rows left out."""
+    system, rows = fit.system, fit.sums.rows
+    freedom = system.freedom(fit.penalty)
+    warnings = tuple(few_rows(rows, freedom))
+    return Diagnostics(rows, held_out, system.singular_values(), freedom, fit.residual_variance, warnings=warnings)
 
 
 class FirstStage(NamedTuple):
@@ -211,13 +197,3 @@ def few_rows(rows: int, freedom: float) -> list[str]:
             "are fitted: expect wide intervals, and more data to help"
         ]
     return []
-
-
-def witness(statistics: Statistics, dual: FeatureMap, theta: np.ndarray, scores: np.ndarray) -> Spread:
-    """u = C⁻¹(Aθ - b) with its standard errors: the regression of the residual on the dual's features."""
-    values, vectors = np.linalg.eigh(statistics.dual / statistics.count)
-    inverse = (vectors * pseudo_inverse(values, 1e-8 * max(float(values[-1]), 0.0))) @ vectors.T
-    residual = (statistics.cross @ theta - statistics.dual_target) / statistics.count
-    spread, directions = np.linalg.eigh(scores)
-    root = inverse @ (directions * np.sqrt(np.maximum(spread, 0.0) / statistics.count))
-    return Spread(to_numpy(dual), inverse @ residual, root)

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 
 from dualembed import checks, solvers, spaces
+from dualembed.linear.moment_fit import MomentFit
+from dualembed.linear.sums import gather_moments
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
@@ -18,8 +20,6 @@ from dualembed.selection.products import products
 from dualembed.solvers import solve
 from dualembed.solvers.base import Solver
 from dualembed.solvers.closed_form import feature_maps, number
-from dualembed.solvers.statistics import gather, total
-from dualembed.solvers.uncertainty import Uncertainty, standard_errors
 from dualembed.sources import Dataset
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
@@ -54,36 +54,34 @@ class Recipe:
                     f"{name} must be one of {', '.join(SPACES)}, or an object of dualembed.spaces, not {space!r}"
                 )
 
+    @property
+    def free(self) -> bool:
+        """Whether all is left to the library: what it chooses is solved in closed form anyway."""
+        chosen = isinstance(self.primal, str) and isinstance(self.dual, str) and self.primal == self.dual == "auto"
+        return chosen and isinstance(self.solver, str) and self.solver in ("auto", "closed-form")
+
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """A solved problem: its result, the saddle it is of, the standard errors where there are any, and the choices."""
+    """A solved problem: its result, and the choices. `closed` has errors, where it is a closed form."""
 
     result: Any  # Result
-    saddle: Saddle
-    uncertainty: Uncertainty | None
     steps: tuple[Step, ...]
-    folds: int | None  # of the closed form that it is, None where it is none
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is a closed form, whose sums can be gone on with."""
-        return self.folds is not None
+    closed: MomentFit | None = None
 
 
 def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> Fit:
     """The problem's solution by the recipe; what it leaves to "auto" is chosen from the data."""
-    choosing = recipe.primal == "auto" or recipe.dual == "auto"
-    if choosing:
+    record = None
+    if recipe.primal == "auto" or recipe.dual == "auto":
         result = by_evidence(seed, problem, groups=groups)
-        saddle, steps = result.record.saddle, result.record.steps
-        if recipe == Recipe():
-            folds = result.record.folds if problem.loss.quadratic else None
-            return Fit(result, saddle, result.uncertainty, steps, folds)
-        saddle, folds = _replaced(saddle, recipe), result.record.folds
+        record = result.record
+        if recipe.free:
+            return _fit(result, record.steps, groups)
+        saddle, steps = _replaced(record.saddle, recipe), record.steps
     else:
         saddle, steps = Saddle(problem, _space(recipe.primal), _space(recipe.dual)), ()
-        folds = 1
+    folds = 1 if record is None or record.solver is None else record.solver.folds
     if recipe.primal != "auto":
         saddle, folds, more = _penalised(saddle, recipe, seed, folds=folds, groups=groups)
         steps = (*steps, *more)
@@ -91,12 +89,18 @@ def fit(problem: Problem, recipe: Recipe, *, seed: int, groups: Any = None) -> F
     if solver is None:
         solver = _stochastic(saddle)
         run = _precisely if _has_features(saddle) else solve
-        return Fit(run(seed, saddle, solver), saddle, None, steps, None)
-    result = solve(seed, saddle, solver)
-    if not isinstance(solver, solvers.ClosedForm):
-        return Fit(result, saddle, None, steps, None)
-    uncertainty = standard_errors(saddle, result, folds=solver.folds, groups=groups)
-    return Fit(result, saddle, uncertainty, steps, solver.folds)
+        return Fit(run(seed, saddle, solver), steps)
+    if isinstance(solver, solvers.ClosedForm) and recipe.primal == "auto" and record is not None and record.solver:
+        solver = dataclasses.replace(solver, prior=record.solver.prior)
+    return _fit(solve(seed, saddle, solver), steps, groups, problem=problem)
+
+
+def _fit(result: Any, steps: tuple[Step, ...], groups: Any, problem: Problem | None = None) -> Fit:
+    """The fit of a result, with the errors of a closed form."""
+    if result.closed is None:
+        return Fit(result, steps)
+    problem = result.record.saddle.problem if problem is None else problem
+    return Fit(result, steps, result.closed.with_scores(problem, groups))
 
 
 def _space(space: Any) -> Any:
@@ -122,18 +126,17 @@ def _penalised(
         small = 0.0 if recipe.primal == "linear" else 1e-6
         return dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small), folds, ()
     primal, dual = feature_maps(checks.as_key(seed), saddle)
-    parts = gather(saddle.problem, primal, dual, folds=FOLDS, groups=groups)
-    whole = total(parts)
+    sums = gather_moments(saddle.problem, primal, dual, folds=FOLDS, groups=groups)
     dual_penalty = number(saddle.dual_penalty)  # of a dual that was chosen
     if isinstance(recipe.dual, spaces.FunctionSpace):
-        dual_penalty = DUAL_SHARE * float(np.linalg.eigvalsh(whole.dual / whole.count)[-1])
-    penalty = evident_penalty([whole], dual_penalty)
-    parts, products_step = products(parts, penalty, dual_penalty)
+        dual_penalty = DUAL_SHARE * float(np.linalg.eigvalsh(sums.mean_dual)[-1])
+    penalty = evident_penalty(sums, dual_penalty)
+    sums, products_step = products(sums, penalty, dual_penalty)
     step = Step("penalty of f", f"{penalty:.3g}, by moment evidence", {"penalty of the dual": dual_penalty})
     fixed = dataclasses.replace(
         saddle, primal=Basis(primal), dual=Basis(dual), primal_penalty=penalty, dual_penalty=dual_penalty
     )
-    return fixed, len(parts), (step, products_step)
+    return fixed, sums.groups, (step, products_step)
 
 
 def _both_linear(saddle: Saddle) -> bool:

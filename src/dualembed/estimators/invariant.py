@@ -20,9 +20,9 @@ from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.fitting import values
 from dualembed.estimators.rows import lacking, places, target
 from dualembed.estimators.tables import columns_of, headings
+from dualembed.linear.spread import Spread
 from dualembed.problems import Invariance
 from dualembed.selection import Consistency
-from dualembed.solvers.uncertainty import Spread
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features, to_numpy
 

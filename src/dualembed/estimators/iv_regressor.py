@@ -71,7 +71,7 @@ class IVRegressor(RegressorMixin, Effects):
     ) -> IVRegressor:
         """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
         with self._draft(afresh=False) as draft:
-            if hasattr(self, "stream_"):
+            if hasattr(self, "function_"):
                 draft._go_on(X, y, instruments, controls, groups)
             else:
                 draft._begin(X, y, instruments, controls, groups)
@@ -323,7 +323,7 @@ class IVRegressor(RegressorMixin, Effects):
         means = np.array([column.mean if column.width else 0.0 for column in columns])
         self.intercept_ = float(first - self.coef_ @ means)
         if self.uncertainty_ is not None:
-            self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.sandwich.root, axis=1)[1:])
+            self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.root, axis=1)[1:])
 
 
 def _coordinates(coding: Coding) -> list[str]:

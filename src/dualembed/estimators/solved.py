@@ -15,6 +15,7 @@ from dualembed.estimators.returns import Returns
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.functional import Functional
 from dualembed.linear.path import mix
+from dualembed.linear.spread import Spread
 from dualembed.linear.sums import gather
 from dualembed.problems.base import Problem
 from dualembed.selection.averaging import Setting, assemble, probes_among, solve_averaged
@@ -22,7 +23,6 @@ from dualembed.selection.held_out import held_out_groups, held_out_new
 from dualembed.selection.record import Step
 from dualembed.selection.rows import Groups, assign_groups, assign_more, read_rows, sample_places
 from dualembed.selection.witness import witness_of
-from dualembed.solvers.uncertainty import Spread
 
 CONSTANT = 1e-9  # deviation of f over its value, below which it is rounding
 

@@ -59,7 +59,7 @@ class TransitionEstimator(Estimator):
 
     def _partial_fit(self, data: Transitions) -> Self:
         with self._draft(afresh=False) as draft:
-            if hasattr(self, "stream_"):
+            if hasattr(self, "function_"):
                 draft._go_on(data)
             else:
                 draft._begin(data)

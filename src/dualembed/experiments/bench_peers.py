@@ -185,7 +185,7 @@ def dual_dice_of(
     fit = solved.fit
     heaviest = int(np.argmax([weights.sum() for weights in fit.candidates.weights]))
     features, sums = fit.candidates.paths[heaviest].features, fit.sums[heaviest]
-    cross, dual, scale = sums.means()[0], sums.dual / sums.count.sum(), sums.mean_square
+    cross, dual, scale = sums.means()[0], sums.mean_dual, sums.mean_square
     starts = solved.headline.rows(features).mean(axis=0)
     pairs = [(one, other) for one in ridges for other in dual_ridges]
     betas = [dual_dice(cross, dual, starts, discount, ridge=a * scale, dual_ridge=b * scale) for a, b in pairs]

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
+import jax
 import numpy as np
+from scipy.linalg import blas
 
+from dualembed import checks
 from dualembed.linear.candidates import RidgePath
-from dualembed.problems.base import Problem, iter_terms
+from dualembed.problems.base import TILE, Problem, Terms, iter_terms
 from dualembed.sources import Sample
 from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import moment_features, to_numpy
+from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
+from dualembed.spaces.linear import LinearFunction
 
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """Sums of products of φ = ψ(context), g = Σ_k w_k ψ(p_k) and the target t = y - offset, group by group.
+    """Sums of products of φ (r features of the context), g = Σ_k w_k ψ(p_k) (m) and t = y - offset, group by group.
 
     Rows that depend on each other are in one group, so that what is left of the data without a group is independent of
-    it. Two sets of rows have the sum of their sums, `a + b`.
+    it. Two sets of rows have the sum of their sums, `a + b`. The last three are there where f's features cannot test
+    the equation themselves (`gather_moments`).
     """
 
     count: np.ndarray  # rows of each group, (K,)
-    cross: np.ndarray  # Σ φ gᵀ, (K, m, m)
-    target: np.ndarray  # Σ φ tᵀ, (K, m, T), the T columns being targets of as many equations
-    dual: np.ndarray  # Σ φ φᵀ of all groups, (m, m)
+    cross: np.ndarray  # Σ φ gᵀ, (K, r, m)
+    target: np.ndarray  # Σ φ tᵀ, (K, r, T), the T columns being targets of as many equations
+    dual: np.ndarray  # Σ φ φᵀ of each group, or of all together, (K or 1, r, r)
     remainder: np.ndarray | float = 0.0  # of Σ φ gᵀ over all groups, that rounding of the groups' own has lost
+    primal: np.ndarray | None = None  # Σ g gᵀ of all groups, (m, m)
+    primal_target: np.ndarray | None = None  # Σ g t of all groups, (m,)
+    square: float | None = None  # Σ t² of all groups
 
     def __add__(self, other: Sums) -> Sums:
         """The sums over both sets of rows."""
-        mine, others = (
-            [np.asarray(getattr(sums, field.name), dtype=np.float64) for field in dataclasses.fields(Sums)]
-            for sums in (self, other)
-        )
-        return Sums(*(a + b for a, b in zip(mine, others, strict=True)))
+        added: dict[str, Any] = {}
+        for field in dataclasses.fields(Sums):
+            mine, others = getattr(self, field.name), getattr(other, field.name)
+            # Float64 whatever the groups' own products are kept in.
+            added[field.name] = None if mine is None else np.asarray(mine, dtype=np.float64) + others
+        return Sums(**added)
 
     @property
     def groups(self) -> int:
@@ -41,30 +52,63 @@ class Sums:
         return len(self.count)
 
     @property
+    def rows(self) -> int:
+        """The number of rows of all groups."""
+        return int(self.count.sum())
+
+    @property
+    def mean_dual(self) -> np.ndarray:
+        """E[φφᵀ] over all rows, (r, r)."""
+        return np.asarray(self.dual.sum(axis=0, dtype=np.float64) / self.rows)
+
+    @property
     def mean_square(self) -> float:
         """The mean square of a feature over all rows: what a ridge is measured by."""
-        return float(np.trace(self.dual, dtype=np.float64) / (self.count.sum() * len(self.dual)))
+        return float(np.trace(self.mean_dual) / self.dual.shape[1])
 
     def means(self) -> tuple[np.ndarray, np.ndarray]:
         """(E[φgᵀ], E[φtᵀ]) over all rows."""
-        rows = self.count.sum()
-        return self._total() / rows, self.target.sum(axis=0) / rows
+        return self._total() / self.rows, self.target.sum(axis=0) / self.rows
 
     def means_without(self, group: int) -> tuple[np.ndarray, np.ndarray]:
         """(E[φgᵀ], E[φtᵀ]) over the rows of all groups but one."""
         rows = self.count.sum() - self.count[group]
         return (self._total() - self.cross[group]) / rows, (self.target.sum(axis=0) - self.target[group]) / rows
 
-    def merged(self, into: np.ndarray) -> Sums:
-        """The same of fewer groups, `into` (K,) being the numbers of those that each group becomes a part of."""
-        count = int(into.max()) + 1
+    def without(self, group: int) -> Sums:
+        """The sums of the other groups, each with its own products φφᵀ; those of g with itself are of all rows."""
+        others = np.arange(self.groups) != group
+        parts = {name: getattr(self, name)[others] for name in ("count", "cross", "target", "dual")}
+        return Sums(**parts)
+
+    def residual_variance(self, theta: np.ndarray) -> float:
+        """mean (t - θᵀg)² over all rows, the noise of one moment under the function with weights θ."""
+        if self.primal is None or self.primal_target is None or self.square is None:
+            raise RuntimeError("products of g with itself were not gathered")
+        total = self.square - 2 * theta @ self.primal_target + theta @ self.primal @ theta
+        return max(float(total), 0.0) / self.rows
+
+    def merged(self, into: np.ndarray | None = None) -> Sums:
+        """The same of fewer groups, `into` (K,) being the numbers of those that each group becomes a part of.
+
+        Without it all become one.
+        """
+        places = np.zeros(self.groups, dtype=int) if into is None else into
+        count = int(places.max()) + 1
 
         def added(values: np.ndarray) -> np.ndarray:
             total = np.zeros((count, *values.shape[1:]))
-            np.add.at(total, into, values)
+            np.add.at(total, places, values)
             return total
 
-        return dataclasses.replace(self, count=added(self.count), cross=added(self.cross), target=added(self.target))
+        dual = self.dual if len(self.dual) == 1 else added(self.dual)
+        parts: dict[str, Any] = {
+            "count": added(self.count),
+            "cross": added(self.cross),
+            "target": added(self.target),
+            "dual": dual,
+        }
+        return dataclasses.replace(self, **parts)
 
     def compact(self) -> Sums:
         """The same in half the memory, and the total of the groups' products all but as it is."""
@@ -92,26 +136,130 @@ def gather(
     are to solve. An `offset` is a part of f that is known already: the targets are what it leaves of t on all rows, and
     without each group.
     """
-    features, start = to_numpy(features), 0
+    features = to_numpy(features)
     size, columns = features.size, 1 if offset is None else offset.weights.shape[1] - 1
     found = Sums(
-        np.zeros(count), np.zeros((count, size, size)), np.zeros((count, size, columns)), np.zeros((size, size))
+        np.zeros(count), np.zeros((count, size, size)), np.zeros((count, size, columns)), np.zeros((1, size, size))
     )
-    for terms in iter_terms(problem, sample):
-        own = groups[start : start + len(terms.target)]
-        start += len(own)
+    for terms, parts in _by_group(problem, groups, count, sample):
         phi = np.asarray(features(terms.points[:, 0]))
         g = terms.weights[:, :1] * phi + moment_features(features, terms.points[:, 1:], terms.weights[:, 1:])
         target = (terms.target - terms.offset)[:, None]
         if offset is not None:
             target = target - moment_features(offset.features, terms.points, terms.weights) @ offset.weights[0, :-1].T
-        order = np.argsort(own, kind="stable")  # a group's rows lie together, so that BLAS takes them as one matrix
-        phi, g, target = phi[order], g[order], target[order]
-        found.dual[...] += phi.T @ phi
-        ends = np.cumsum(np.bincount(own, minlength=count))
-        for group, (first, last) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-            if first < last:
-                found.count[group] += last - first
-                found.cross[group] += phi[first:last].T @ g[first:last]
-                found.target[group] += phi[first:last].T @ target[first:last]
+        found.dual[0] += phi.T @ phi
+        for group, own in parts:
+            found.count[group] += own.stop - own.start
+            found.cross[group] += phi[own].T @ g[own]
+            found.target[group] += phi[own].T @ target[own]
     return found
+
+
+def gather_moments(
+    problem: Problem,
+    primal: FeatureMap,
+    dual: FeatureMap,
+    *,
+    folds: int = 1,
+    groups: Any = None,
+    first: int = 0,
+    sample: Sample | None = None,
+) -> Sums:
+    """The sums of each fold, with φ the features `dual` of the context, in one pass of tiles.
+
+    Row i is in fold (first + i) mod folds; with `groups` (n,), labels of rows that depend on each other, it is the
+    number of its group that counts. It holds 8 TILE (r + m + 1) bytes of features and 8 (r + m + 1)² for each fold,
+    however many rows there are.
+    """
+    primal, dual = to_numpy(primal), to_numpy(dual)
+    width = dual.size + primal.size + 1
+    grams, counts = np.zeros((folds, width, width)), np.zeros(folds, dtype=int)
+    numbers = np.arange(_rows(problem, sample)) if groups is None else _numbered(problem, sample, groups)
+    # Made once: memory that is new for each tile costs more, page by page, than the cosines written into it.
+    tile = np.empty((TILE, width))
+    for terms, parts in _by_group(problem, (first + numbers) % folds, folds, sample):
+        joint = tile[: len(terms.target)]
+        evaluate_features(dual, terms.context, joint[:, : dual.size])
+        moment_features(primal, terms.points, terms.weights, joint[:, dual.size : -1])
+        joint[:, -1] = terms.target - terms.offset
+        for fold, own in parts:
+            counts[fold] += own.stop - own.start
+            # Its lower triangle alone, half the work. BLAS counts by columns: a transpose of C-ordered rows is a view.
+            blas.dsyrk(1.0, joint[own].T, beta=1.0, c=grams[fold].T, overwrite_c=True)
+    phi, g = slice(dual.size), slice(dual.size, -1)
+    total = grams.sum(axis=0)
+    return Sums(
+        counts.astype(float),
+        cross=grams[:, g, phi].transpose(0, 2, 1).copy(),
+        target=grams[:, -1, phi, None].copy(),
+        dual=np.stack([_mirrored(gram[phi, phi]) for gram in grams]),
+        primal=_mirrored(total[g, g]),
+        primal_target=total[-1, g].copy(),
+        square=float(total[-1, -1]),
+    )
+
+
+def gather_scores(
+    problem: Problem,
+    function: LinearFunction,
+    dual: FeatureMap,
+    *,
+    groups: Any = None,
+    variances: np.ndarray | None = None,
+) -> np.ndarray:
+    """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each.
+
+    `variances` (n,) stand in for the squared residuals where they are given.
+    """
+    features, dual = to_numpy(function.features), to_numpy(dual)
+    theta = np.asarray(function.weights, dtype=np.float64)
+    total, start = np.zeros((dual.size, dual.size)), 0
+    labels = None if groups is None else _numbered(problem, None, groups)
+    sums = None if labels is None else np.zeros((int(labels.max()) + 1, dual.size))
+    for terms in iter_terms(problem):
+        phi = evaluate_features(dual, terms.context)
+        rows = slice(start, start + len(phi))
+        start += len(phi)
+        if variances is None:
+            moment = moment_features(features, terms.points, terms.weights) @ theta
+            phi *= (terms.target - terms.offset - moment)[:, None]
+        else:
+            phi *= np.sqrt(variances[rows])[:, None]
+        if sums is None or labels is None:
+            total += phi.T @ phi
+        else:
+            np.add.at(sums, labels[rows], phi)
+    return (total if sums is None else sums.T @ sums) / start
+
+
+def _by_group(
+    problem: Problem, groups: np.ndarray, count: int, sample: Sample | None
+) -> Iterator[tuple[Terms, list[tuple[int, slice]]]]:
+    """Tiles of terms whose rows lie group by group, so that BLAS takes each as one matrix, and where each group is."""
+    start = 0
+    for terms in iter_terms(problem, sample):
+        own = groups[start : start + len(terms.target)]
+        start += len(own)
+        order = np.argsort(own, kind="stable")
+        ends = np.cumsum(np.bincount(own, minlength=count))
+        places = enumerate(zip([0, *ends[:-1]], ends, strict=True))
+        parts = [(group, slice(int(first), int(last))) for group, (first, last) in places if first < last]
+        yield jax.tree.map(lambda leaf, order=order: leaf[order], terms), parts
+
+
+def _rows(problem: Problem, sample: Sample | None) -> int:
+    columns: Sample = problem.source.table if sample is None else sample  # type: ignore[attr-defined]
+    return len(next(iter(columns.values())))
+
+
+def _numbered(problem: Problem, sample: Sample | None, groups: Any) -> np.ndarray:
+    """The number (n,) of each row's group, from 0."""
+    rows = _rows(problem, sample)
+    if np.shape(groups) != (rows,):
+        raise checks.InputError(f"groups must have shape ({rows},), one label a row, but has {np.shape(groups)}")
+    return np.unique(np.asarray(groups), return_inverse=True)[1]
+
+
+def _mirrored(half: np.ndarray) -> np.ndarray:
+    """The symmetric matrix with this lower triangle."""
+    return np.tril(half) + np.tril(half, -1).T

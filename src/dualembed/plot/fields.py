@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm
 
 from dualembed import checks
-from dualembed.solvers.uncertainty import Spread
+from dualembed.linear.spread import Spread
 
 ROWS = 2000  # of the data that are looked at
 INSIDE = 0.5, 99.5  # percentiles of a column between which it is drawn

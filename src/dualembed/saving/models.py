@@ -25,6 +25,7 @@ from dualembed import __version__, checks, estimators
 from dualembed.files import write_atomically
 from dualembed.saving.encoding import Builder, Describer, functions_in, words
 from dualembed.saving.migrations import migrate
+from dualembed.saving.older import renewed
 
 FORMAT = 2
 ENTRY = "dualembed"
@@ -128,7 +129,7 @@ def _built(description: Any, builder: Builder) -> Any:
             f"{kind.__name__} has another make-up in this version of dualembed ({strange[0]}); use the one it is from"
         )
     model: Any = object.__new__(kind)
-    vars(model).update({**defaults, **parameters, **fitted})
+    vars(model).update({**defaults, **parameters, **renewed(fitted)})
     return model
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dualembed import checks, compilation
+from dualembed.linear.moment_fit import KernelPrior
+from dualembed.linear.moments import MomentSystem
+from dualembed.linear.sums import Sums, gather_moments, gather_scores
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.selection.averaging import solve_averaged
@@ -22,10 +24,8 @@ from dualembed.selection.rows import assign_groups, read_rows
 from dualembed.selection.search import Choice, Samples, choose, read
 from dualembed.selection.smooth import smooth
 from dualembed.selection.witness import witness_of
-from dualembed.solvers.base import Pair, Result
-from dualembed.solvers.closed_form import penalised, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, gather, total
-from dualembed.solvers.uncertainty import score_covariance, spreads
+from dualembed.solvers.base import Pair, Result, solve
+from dualembed.solvers.closed_form import ClosedForm, standard_errors
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.features import moment_features
@@ -67,7 +67,7 @@ def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Resul
     witness = saddle.dual_function(LinearFunction(spread.features, spread.weights))
     function = fit.function
     finite = bool(np.all(np.isfinite(function.weights)))
-    record = Record(steps, saddle, 1)
+    record = Record(steps, saddle)
     return Result(function, witness, None, finite, Pair(function, witness), 1, uncertainty=fit, record=record)
 
 
@@ -78,8 +78,8 @@ def by_evidence(key: jax.Array | int, problem: Problem, *, groups: Any = None) -
     hyper-parameters maximise the moment evidence. The dual's bandwidths are short enough to predict what the moment is
     made of, and both spaces grow while the residual can still be predicted by a richer dual. Where the noise depends
     on the context, efficient weights are tried, and kept if the honest score falls. The solution is that of
-    `solvers.ClosedForm(result.record.folds)` on `result.record.saddle`, apart from such weights; `print(result.record)`
-    says what was tried and chosen, and `result.uncertainty` has standard errors. Smooth losses other than the square
+    `result.record.solver` on `result.record.saddle`; `print(result.record)` says what was tried and chosen, and
+    `result.uncertainty` has standard errors. Smooth losses other than the square
     take their spaces from it and their penalty from the honest score of the loss itself, by `solvers.Newton`, without
     standard errors. `groups` (n,) labels rows that depend on each other, such as episodes, for standard errors that
     know of it.
@@ -105,46 +105,37 @@ def _fitted(
     problem: Problem, samples: Samples, choice: Choice, *, steps: list[Step], rng: np.random.Generator, groups: Any
 ) -> Result:
     """The closed form on all rows, with efficient weights where they help, and its uncertainty."""
-    parts = gather(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
-    dual_penalty, predicting = predictive_penalty(parts)
-    plain, multiplying = products(parts, choice.variance / total(parts).count, dual_penalty)
+    sums = gather_moments(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
+    dual_penalty, predicting = predictive_penalty(sums)
+    sums, multiplying = products(sums, choice.variance / sums.rows, dual_penalty)
     steps += [predicting, multiplying]
-    theta, penalty = _solved(plain, choice.variance, dual_penalty)
-    fit = Fit(plain, LinearFunction(choice.features, theta), penalty, dual_penalty)
+    fit = _solved(sums, choice, dual_penalty)
     residual = samples.target - _moment(samples, fit.function)
     units = _units(groups, len(residual))
     model = variances(samples.context[:, samples.columns], residual, rng, units=units)
     fit = _weighed(problem, fit, choice, model=model, units=units, steps=steps)
-    scores = score_covariance(problem, fit.function, choice.instruments, groups=groups)
-    priors = _priors(choice)
-    penalties: dict[str, Any] = {"primal_penalty": fit.penalty, "dual_penalty": fit.dual_penalty}
-    uncertainty = spreads(fit.parts, fit.function, scores, **penalties, priors=priors)
-    saddle = Saddle(problem, Basis(choice.features), Basis(choice.instruments), **penalties)
-    eta = _witness(plain, fit.function.weights, dual_penalty)
-    witness = saddle.dual_function(LinearFunction(choice.instruments, eta))
-    finite = bool(np.all(np.isfinite(fit.function.weights)))
-    record = Record(tuple(steps), saddle, len(plain))
-    pair = Pair(fit.function, witness)
-    return Result(fit.function, witness, None, finite, pair, 1, uncertainty=uncertainty, record=record)
+    spaces = Basis(choice.features), Basis(choice.instruments)
+    saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=dual_penalty)
+    solver = ClosedForm(sums.groups, groups, fit.noise, _prior(choice))
+    result = solve(0, saddle, solver)
+    uncertainty = standard_errors(saddle, result, groups=groups)
+    return dataclasses.replace(result, uncertainty=uncertainty, record=Record(tuple(steps), saddle, solver))
 
 
-def _priors(choice: Choice) -> Iterator[tuple[float, np.ndarray]]:
-    """(probability, covariance of the weights) for each likely kernel: K^(-1/2) K' K^(-1/2) on the landmarks.
-
-    One at a time: together they would be as large as the features of all rows.
-    """
-    places, root = np.asarray(choice.features.landmarks), np.asarray(choice.features.whitener)
-    for probability, kernel in choice.likely:
-        yield probability, root.T @ np.asarray(kernel.gram(places, places)) @ root
+def _prior(choice: Choice) -> KernelPrior:
+    """The kernels that f's may be by what is known of it."""
+    probabilities, kernels = zip(*choice.likely, strict=True)
+    return KernelPrior(probabilities, kernels, choice.features.landmarks, choice.features.whitener)
 
 
 class Fit(NamedTuple):
-    """Statistics, the function that solves them, and the penalties."""
+    """Sums, the function that solves them, its penalties, and the noise of moments where they are weighted by it."""
 
-    parts: list[Statistics]
+    sums: Sums
     function: LinearFunction
     penalty: float
     dual_penalty: float
+    noise: np.ndarray | None
 
 
 def _weighed(
@@ -155,10 +146,8 @@ def _weighed(
     if not model.helpful:
         steps.append(Step("efficient weights", "not needed, the noise is much the same everywhere", numbers))
         return fit
-    omega = score_covariance(problem, fit.function, choice.instruments, variances=model.values)
-    parts = _weighted(fit.parts, omega / float(np.mean(model.values)))
-    theta, penalty = _solved(parts, choice.variance, fit.dual_penalty)
-    other = Fit(parts, LinearFunction(choice.features, theta), penalty, fit.dual_penalty)
+    omega = gather_scores(problem, fit.function, choice.instruments, variances=model.values)
+    other = _solved(fit.sums, choice, fit.dual_penalty, noise=omega / float(np.mean(model.values)))
     units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
     before, after = (_judged(problem, one.function, units) for one in (fit, other))
     change = after.contributions - before.contributions
@@ -169,29 +158,16 @@ def _weighed(
     return other if used else fit
 
 
-def _solved(parts: list[Statistics], variance: float, dual_penalty: float) -> tuple[np.ndarray, float]:
-    """(θ, λ1) with λ1 = σ² / n, σ² that of the residual on all rows."""
-    whole, weights = total(parts), penalised(parts, dual_penalty)
+def _solved(sums: Sums, choice: Choice, dual_penalty: float, noise: np.ndarray | None = None) -> Fit:
+    """The fit with λ1 = σ² / n, σ² that of the residual on all rows."""
+    system, variance = MomentSystem(sums, dual_penalty, noise=noise), choice.variance
     for _ in range(ROUNDS):
-        penalty = variance / whole.count
-        theta = weights(penalty)
-        before, variance = variance, max(whole.residual_variance(theta), 1e-12 * whole.target / whole.count)
+        penalty = variance / sums.rows
+        theta = system.weights(penalty)
+        before, variance = variance, max(sums.residual_variance(theta), 1e-12 * (sums.square or 0) / sums.rows)
         if abs(variance - before) < SETTLED * before:
             break
-    return theta, penalty
-
-
-def _witness(parts: list[Statistics], theta: np.ndarray, dual_penalty: float) -> np.ndarray:
-    """η = (C + λ2)⁻¹(Aθ - b): where the moment still differs from its target, whatever weights f was found with."""
-    whole = total(parts)
-    values, vectors = np.linalg.eigh(whole.dual / whole.count)
-    left = (whole.cross @ theta - whole.dual_target) / whole.count
-    return vectors @ (pseudo_inverse(values, dual_penalty) * (vectors.T @ left))
-
-
-def _weighted(parts: list[Statistics], noise: np.ndarray) -> list[Statistics]:
-    """The same statistics with C replaced by the noise's covariance over its mean, which is what weights W⁻¹ are."""
-    return [dataclasses.replace(part, dual=noise * part.count) for part in parts]
+    return Fit(sums, LinearFunction(choice.features, theta), penalty, dual_penalty, noise)
 
 
 def _moment(samples: Samples, function: LinearFunction) -> np.ndarray:

@@ -10,12 +10,12 @@ import equinox as eqx
 import numpy as np
 
 from dualembed.linear.fit import LinearFit
+from dualembed.linear.moment_fit import MomentFit
+from dualembed.linear.moments import MomentSystem
+from dualembed.linear.sums import Sums, gather_moments
 from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection.honest_score import double_terms_of, honest_score, score_of
-from dualembed.solvers.closed_form import solution
-from dualembed.solvers.statistics import Statistics, gather, total
 from dualembed.sources import Dataset, Sample
-from dualembed.spaces.base import FeatureMap
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
 
@@ -46,46 +46,30 @@ class HeldOut:
         return 2 * self.stderr >= self.squared
 
 
-def held_out(
-    problem: Problem,
-    primal: FeatureMap,
-    dual: FeatureMap,
-    *,
-    primal_penalty: float,
-    dual_penalty: float = 0.0,
-    across: bool = False,
-    groups: Any = None,
-    seed: int = 0,
-) -> HeldOut | None:
-    """The honest score of closed forms in these features, each on a fold that it was not fitted to; None for few rows.
+def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int = 0) -> HeldOut | None:
+    """The honest score of closed forms like the fit, each on a fold that it was not fitted to; None for few rows.
 
-    The features and penalties are those given, chosen on all rows: what is left out of a fit is the solution alone.
-    `across` says that the closed forms are of products across folds. Groups, such as episodes, stay in one fold. Data
-    sets of more than 40,000 rows are judged by their first 40,000.
+    The features and penalties are the fit's, chosen on all rows: what is left out of a fit is the solution alone.
+    Groups, such as episodes, stay in one fold. Data sets of more than 40,000 rows are judged by their first 40,000.
     """
     sample, labels = _sample(problem, groups)
     folds = _folds(labels, seed)
     if folds is None:
         return None
-    primal = to_numpy(primal)
-    parts = [gather(problem, primal, dual, sample=_rows(sample, folds == fold))[0] for fold in range(FOLDS)]
-    scores, squared, counts = [], [], np.array([part.count for part in parts])
-    strength = primal_penalty * problem.source.rows  # type: ignore[attr-defined]  # of all rows: the penalty is over them
-    for fold, part in enumerate(parts):
-        rest = [each for number, each in enumerate(parts) if number != fold]
-        theta = _weights(rest, strength, dual_penalty, across=across)
-        scores.append(
-            _score(problem, LinearFunction(primal, theta), _rows(sample, folds == fold), labels[folds == fold])
-        )
-        squared.append(part.residual_variance(theta))
-    shares = counts / counts.sum()
-    theta = _weights(parts, strength, dual_penalty, across=across)
+    sums = gather_moments(problem, fit.primal, fit.dual, folds=FOLDS, groups=folds, sample=sample)
+    scores, squared = [], []
+    for fold in range(FOLDS):
+        own, function = folds == fold, LinearFunction(to_numpy(fit.primal), _weights(sums.without(fold), fit))
+        kept = _rows(sample, own)
+        scores.append(_score(problem, function, kept, labels[own]))
+        squared.append(mean_square(problem, _plain(function), kept))
+    shares = np.asarray(sums.count) / sums.rows
     return HeldOut(
         float(shares @ [score.value for score in scores]),
         float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),
         float(shares @ squared),
-        total(parts).residual_variance(theta),
-        int(counts.sum()),
+        sums.residual_variance(_weights(sums, fit)),
+        sums.rows,
     )
 
 
@@ -118,7 +102,7 @@ def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> Hel
     if min(rows, enough) < FEWEST_NEW or not problem.loss.quadratic:
         return None
     score = _score(problem, function, problem.source.table, groups)  # type: ignore[attr-defined]
-    squared = mean_square(problem, lambda points: function.features(points) @ function.weights)
+    squared = mean_square(problem, _plain(function))
     return HeldOut(score.value, score.stderr, squared, squared, rows)
 
 
@@ -139,10 +123,15 @@ def held_out_once(
 
 
 def _score(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample, labels: np.ndarray) -> Any:
-    if isinstance(function, LinearFunction):
-        features, weights = function.features, function.weights
-        return honest_score(problem, lambda xs: features(xs) @ weights, sample=sample, folds=SCORE_FOLDS, groups=labels)
-    return honest_score(problem, function, sample=sample, folds=SCORE_FOLDS, groups=labels)
+    return honest_score(problem, _plain(function), sample=sample, folds=SCORE_FOLDS, groups=labels)
+
+
+def _plain(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
+    """The function in NumPy where it is linear in features: nothing is compiled, and no digit lost."""
+    if not isinstance(function, LinearFunction):
+        return function
+    features, weights = function.features, function.weights
+    return lambda points: features(points) @ weights
 
 
 def mean_square(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample | None = None) -> float:
@@ -178,7 +167,9 @@ def _rows(sample: Sample, rows: np.ndarray) -> Sample:
     return {name: column[rows] for name, column in sample.items()}
 
 
-def _weights(parts: list[Statistics], strength: float, dual_penalty: float, *, across: bool) -> np.ndarray:
-    """θ of the closed form on these folds, by products across them or of all rows."""
-    whole = total(parts)
-    return solution(parts if across else [whole], strength / whole.count, dual_penalty)[0]
+def _weights(sums: Sums, fit: MomentFit) -> np.ndarray:
+    """θ of the closed form on these folds, by products across them or of all rows as the fit's are."""
+    # The penalty of all rows is over their number.
+    penalty = fit.penalty * fit.sums.rows / sums.rows
+    sums = sums if fit.sums.groups > 1 else sums.merged()
+    return MomentSystem(sums, fit.dual_penalty, noise=fit.noise).weights(penalty)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from dualembed.linear.moments import MomentSystem
+from dualembed.linear.sums import Sums
 from dualembed.selection.record import Step
-from dualembed.solvers.closed_form import normal_equations, penalised, pseudo_inverse
-from dualembed.solvers.statistics import Statistics, total
 
 ROUNDS = 10  # of the noise and the amplitude in turn
 RATIOS = np.geomspace(1e-10, 1e4, 85)  # of the penalty to the largest eigenvalue of the normal matrix
 DUAL_RATIOS = np.geomspace(1e-10, 10.0, 56)  # of the dual's penalty to the largest variance of its features
 
 
-def evident_penalty(parts: Sequence[Statistics], dual_penalty: float) -> float:
+def evident_penalty(sums: Sums, dual_penalty: float) -> float:
     """λ1 = σ² / (n a²) at the most evident amplitude a of the prior θ ~ N(0, a² I), σ² the residual variance.
 
     With moments whose noise is N(0, σ² I / n) and s_j the eigenvalues of AᵀWA, in the eigenvectors' coordinates
@@ -24,28 +22,24 @@ def evident_penalty(parts: Sequence[Statistics], dual_penalty: float) -> float:
 
     so that one decomposition gives the whole path; σ² is that of the θ found before, in turn (docs/maths.md).
     """
-    whole = total(parts)
-    values, vectors = np.linalg.eigh(whole.dual / whole.count)
-    normal, right = normal_equations([whole], vectors, pseudo_inverse(values, dual_penalty))
-    spectrum, basis = np.linalg.eigh(normal)
-    spectrum = np.maximum(spectrum, 0.0)
-    if spectrum[-1] <= 0 or not np.any(right):
+    system = MomentSystem(sums.merged(), dual_penalty)
+    spectrum = np.maximum(system.spectrum, 0.0)
+    if spectrum[-1] <= 0 or not np.any(system.pulled):
         return 0.0
-    squares = (basis.T @ right) ** 2
+    squares = system.pulled**2
     penalties = RATIOS * spectrum[-1]
     growth = np.log1p(spectrum / penalties[:, None]).sum(axis=1)
     gain = (squares / (spectrum + penalties[:, None])).sum(axis=1)
-    penalty, before = penalties[len(penalties) // 2], 0.0
-    weights = penalised(parts, dual_penalty)
+    penalty, before, least = penalties[len(penalties) // 2], 0.0, 1e-12 * max((sums.square or 0) / sums.rows, 1e-300)
     for _ in range(ROUNDS):
-        variance = max(whole.residual_variance(weights(penalty)), 1e-12 * max(whole.target / whole.count, 1e-300))
-        penalty, before = float(penalties[np.argmin(growth - whole.count / variance * gain)]), penalty
+        variance = max(sums.residual_variance(system.weights(penalty)), least)
+        penalty, before = float(penalties[np.argmin(growth - sums.rows / variance * gain)]), penalty
         if penalty == before:
             break
     return penalty
 
 
-def predictive_penalty(parts: Sequence[Statistics]) -> tuple[float, Step]:
+def predictive_penalty(sums: Sums) -> tuple[float, Step]:
     """λ2 with which the dual's features best predict the moment's on folds left out, by ridge regression; in words too.
 
     What the context does not tell of the moment's features g is noise in E[φg]. It draws f towards plain regression
@@ -53,20 +47,20 @@ def predictive_penalty(parts: Sequence[Statistics]) -> tuple[float, Step]:
     the moments are right on average, so that those which are mostly noise had better count less. The first of the
     dual's features is a constant, which is not penalised here, and the others have mean zero.
     """
-    whole = total(parts)
-    values = np.linalg.eigvalsh(whole.dual[1:, 1:] / whole.count)
-    folds = [part for part in parts if 0 < part.count < whole.count]
+    values = np.linalg.eigvalsh(sums.mean_dual[1:, 1:])
+    folds = [fold for fold in range(sums.groups) if 0 < sums.count[fold] < sums.rows]
     if not folds or not np.any(values > 0):
         return 0.0, Step("penalty of the dual", "none, since the context says nothing")
-    constant = np.sqrt(whole.dual[0, 0] / whole.count)
-    mean = whole.cross[0] / (constant * whole.count)
-    data = [(part.dual[1:, 1:], part.cross[1:] - np.outer(part.dual[1:, 0] / constant, mean)) for part in folds]
+    constant = np.sqrt(sums.mean_dual[0, 0])
+    mean = sums.cross.sum(axis=0)[0] / (constant * sums.rows)
+    duals = [sums.dual[fold][1:, 1:] for fold in folds]
+    crosses = [sums.cross[fold][1:] - np.outer(sums.dual[fold][1:, 0] / constant, mean) for fold in folds]
     penalties = DUAL_RATIOS * values[-1]
     errors = np.zeros(len(penalties))
-    for fold, (part, own) in enumerate(zip(folds, data, strict=True)):
-        others = [each for number, each in enumerate(data) if number != fold]
-        dual, cross = (np.add.reduce(each) / (whole.count - part.count) for each in zip(*others, strict=True))
-        errors += _ridge_errors(dual, cross, *own, penalties=penalties)
+    for fold, own_dual, own_cross in zip(folds, duals, crosses, strict=True):
+        rest = sums.rows - sums.count[fold]
+        dual, cross = (sum(duals) - own_dual) / rest, (sum(crosses) - own_cross) / rest
+        errors += _ridge_errors(dual, cross, own_dual, own_cross, penalties=penalties)
     best = float(penalties[np.argmin(errors)])
     worth = {"moments": len(values), "that count as": float(np.sum(values / (values + best)))}
     return best, Step("penalty of the dual", f"{best:.3g}, by prediction", worth)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dualembed.saddle import Saddle
+from dualembed.solvers.closed_form import ClosedForm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +26,12 @@ class Step:
 class Record:
     """Every choice in order, and the saddle that they add up to, ready for any other solver.
 
-    `folds` are those of `solvers.ClosedForm` that the solution has, apart from efficient weights where they are used.
+    `solver` is the closed form that solved it; None where f was found otherwise.
     """
 
     steps: tuple[Step, ...]
     saddle: Saddle = dataclasses.field(repr=False)
-    folds: int
+    solver: ClosedForm | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
         return "\n".join(str(step) for step in self.steps)

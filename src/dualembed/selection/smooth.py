@@ -49,7 +49,7 @@ def smooth(key: jax.Array, problem: Problem, rng: np.random.Generator) -> Result
     steps.append(Step("penalty", f"{best:.3g}", numbers))
     chosen = _with(saddle, problem, best)
     result = solve(key, chosen, Newton())  # which warns where it falls short of its tolerance
-    return dataclasses.replace(result, record=Record(tuple(steps), chosen, folds=1))
+    return dataclasses.replace(result, record=Record(tuple(steps), chosen))
 
 
 def _saddle(problem: Problem, choice: Choice, rng: np.random.Generator) -> Saddle:

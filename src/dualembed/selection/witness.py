@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dualembed.linear.fit import LinearFit
-from dualembed.solvers.uncertainty import Spread
+from dualembed.linear.spread import Spread
 
 RIDGES = 10.0 ** np.arange(2, -7, -1)  # as shares of a feature's mean square
 
@@ -27,7 +27,7 @@ def witness_of(fit: LinearFit) -> Spread:
         ]
     )
     rows = sums.count.sum()
-    values, vectors = np.linalg.eigh(sums.dual.astype(np.float64) / rows)
+    values, vectors = np.linalg.eigh(sums.mean_dual)
     pulled = left @ vectors / rows  # (K, m)
     share = (sums.count / rows)[:, None]
     others = (pulled.sum(axis=0) - pulled) / (1 - share)

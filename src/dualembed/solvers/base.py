@@ -49,7 +49,8 @@ class Result(eqx.Module):
     `primal` and `dual` are the averaged iterates where the solver averages (`last` has the last ones). `finite`
     is False when the run diverged, and `message` then says at which step and what to change (it also speaks of other
     early endings); `steps` is how many were taken. The functions are finite in either case. Where the model was chosen
-    by `selection.auto`, `record` says what was tried, and `uncertainty` has standard errors (square loss only).
+    by `selection.auto`, `record` says what was tried, and `uncertainty` has standard errors (square loss only). Of a
+    closed form `closed` has the sums that it comes from.
     """
 
     primal: Function
@@ -61,6 +62,7 @@ class Result(eqx.Module):
     message: str = eqx.field(default="", static=True)
     uncertainty: Any = None
     record: Any = eqx.field(default=None, static=True)
+    closed: Any = None
 
 
 class Probe(eqx.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,12 +10,14 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.linear.moment_fit import KernelPrior, MomentFit
+from dualembed.linear.moments import MomentSystem
+from dualembed.linear.spread import Spread
+from dualembed.linear.sums import Sums, gather_moments
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
-from dualembed.solvers.statistics import Statistics, gather, total
 from dualembed.spaces.base import FeatureMap, Layout
-from dualembed.spaces.linear import LinearFunction
 
 
 class ClosedForm(Solver):
@@ -24,10 +26,14 @@ class ClosedForm(Solver):
     With `folds` > 1 only products of different folds enter AᵀWA and AᵀWb: A and b share their samples' noise, which
     with many moments would draw θ towards plain regression. With folds = 1 it is the empirical saddle point itself,
     whose duality gap is zero. `groups` (n,) label rows that depend on each other, which then stay in one fold.
+    `selection.auto` gives it efficient weights, `noise` (r, r) in the place of C, and as `prior` what f's kernel may be
+    too, which standard errors know of. `result.closed` has the sums, for `standard_errors` and for more rows.
     """
 
     folds: int = eqx.field(default=5, static=True)
     groups: Any = None
+    noise: Any = None
+    prior: KernelPrior | None = None
 
     def __check_init__(self) -> None:
         checks.count("folds", self.folds)
@@ -35,13 +41,25 @@ class ClosedForm(Solver):
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
         """The solution on the whole finite data set; nothing is iterated, so that a probe sees nothing."""
         check(saddle)
-        primal, dual = feature_maps(key, saddle)
-        parts = gather(saddle.problem, primal, dual, folds=self.folds, groups=self.groups)
-        theta, eta = solution(parts, number(saddle.primal_penalty), number(saddle.dual_penalty))
-        function = LinearFunction(primal, theta)
-        witness = saddle.dual_function(LinearFunction(dual, eta))
-        finite = bool(np.all(np.isfinite(theta)) and np.all(np.isfinite(eta)))
-        return Result(function, witness, None, finite, Pair(function, witness), 1)
+        features = feature_maps(key, saddle)
+        sums = gather_moments(saddle.problem, *features, folds=self.folds, groups=self.groups)
+        penalty, dual_penalty = number(saddle.primal_penalty), number(saddle.dual_penalty)
+        fit = MomentFit.solve(features, sums, penalty, dual_penalty=dual_penalty, noise=self.noise, prior=self.prior)
+        function, witness = fit.function, saddle.dual_function(fit.dual_function)
+        finite = bool(np.all(np.isfinite(function.weights)))
+        return Result(function, witness, None, finite, Pair(function, witness), 1, closed=fit)
+
+
+def standard_errors(saddle: Saddle, result: Result, *, groups: Any = None) -> Spread:
+    """f of a result of ClosedForm on this saddle, with the covariance of its weights.
+
+    It is the sampling error whatever the noise, summed within groups (episodes, say) where those are given, one label a
+    row, and what the penalty may hide (`linear.MomentSystem.error`, docs/maths.md).
+    """
+    check(saddle)
+    if result.closed is None:
+        raise checks.InputError("standard errors are for closed-form results in linear spaces; use solvers.ClosedForm")
+    return result.closed.with_scores(saddle.problem, groups).spread()
 
 
 def check(saddle: Saddle) -> None:
@@ -75,81 +93,26 @@ def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap
     )
 
 
-def solution(parts: Sequence[Statistics], primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
+def solution(sums: Sums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
     """(θ, η) for one pair of penalties."""
-    thetas, etas = path(parts, [primal_penalty], [dual_penalty])
+    thetas, etas = path(sums, [primal_penalty], [dual_penalty])
     return thetas[0, 0], etas[0, 0]
 
 
 def path(
-    parts: Sequence[Statistics], primal_penalties: Sequence[float], dual_penalties: Sequence[float]
+    sums: Sums, primal_penalties: Sequence[float], dual_penalties: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """θ of shape (λ2, λ1, m) and η of shape (λ2, λ1, r) for every pair of penalties.
 
     One eigendecomposition of C serves every λ2, and one of the normal matrix AᵀWA each whole path in λ1.
     """
-    whole = total(parts)
-    values, vectors = np.linalg.eigh(whole.dual / whole.count)
-    cross, target = vectors.T @ whole.cross / whole.count, vectors.T @ whole.dual_target / whole.count
-    thetas, etas = [], []
+    first, thetas, etas = MomentSystem(sums), [], []
     for dual_penalty in dual_penalties:
-        weight = pseudo_inverse(values, dual_penalty)
-        theta_of = _weights(*normal_equations(parts, vectors, weight))
-        row = [theta_of(penalty) for penalty in primal_penalties]
+        system = first.with_dual_penalty(dual_penalty)
+        row = [system.weights(penalty) for penalty in primal_penalties]
         thetas.append(row)
-        etas.append([vectors @ (weight * (cross @ theta - target)) for theta in row])
+        etas.append([system.witness(theta) for theta in row])
     return np.asarray(thetas), np.asarray(etas)
-
-
-def penalised(parts: Sequence[Statistics], dual_penalty: float) -> Callable[[float], np.ndarray]:
-    """θ as a function of λ1, cheap once the matrices are decomposed."""
-    whole = total(parts)
-    values, vectors = np.linalg.eigh(whole.dual / whole.count)
-    return _weights(*normal_equations(parts, vectors, pseudo_inverse(values, dual_penalty)))
-
-
-def _weights(normal: np.ndarray, right: np.ndarray) -> Callable[[float], np.ndarray]:
-    spectrum, basis = np.linalg.eigh(normal)
-    pulled = basis.T @ right
-    return lambda penalty: basis @ (_reliable(spectrum, penalty) * pulled)
-
-
-def normal_equations(
-    parts: Sequence[Statistics], vectors: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(AᵀWA, AᵀWb); from several folds, the mean of A_jᵀWA_k and A_jᵀWb_k over different j and k."""
-    root = np.sqrt(weight)[:, None]
-    crosses = [root * (vectors.T @ part.cross) for part in parts]
-    targets = [root[:, 0] * (vectors.T @ part.dual_target) for part in parts]
-    cross, target = sum(crosses), sum(targets)
-    normal, right = cross.T @ cross, cross.T @ target
-    pairs = float(sum(part.count for part in parts)) ** 2
-    if len(parts) > 1:
-        for part, own_cross, own_target in zip(parts, crosses, targets, strict=True):
-            normal -= own_cross.T @ own_cross
-            right -= own_cross.T @ own_target
-            pairs -= float(part.count) ** 2
-    return (normal + normal.T) / (2 * pairs), right / pairs
-
-
-def pseudo_inverse(values: np.ndarray, penalty: float) -> np.ndarray:
-    """1/(value + penalty) where that is above rounding, else 0: directions the data say nothing about stay out.
-
-    A cross-fold normal matrix may have small negative eigenvalues, where noise outweighs signal; they count as zero.
-    """
-    shifted = np.maximum(values, 0.0) + penalty
-    floor = len(values) * np.finfo(float).eps * max(float(np.max(shifted)), np.finfo(float).tiny)
-    kept = shifted > floor
-    return np.where(kept, 1.0 / np.where(kept, shifted, 1.0), 0.0)
-
-
-def _reliable(spectrum: np.ndarray, penalty: float) -> np.ndarray:
-    """1/(eigenvalue + penalty) of a normal matrix, ascending, or 0 where it is within noise that no penalty damps.
-
-    The most negative eigenvalue of a cross-fold matrix shows how large noise alone can be.
-    """
-    noise = max(-float(spectrum[0]), 0.0)
-    return pseudo_inverse(spectrum, penalty) * ((spectrum > noise) | (penalty >= noise))
 
 
 def _places(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.linear.moments import pseudo_inverse
 from dualembed.links import Link
 from dualembed.losses import LinearConjugate, Loss
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.solvers.closed_form import check_penalties, feature_maps, number, pseudo_inverse
+from dualembed.solvers.closed_form import check_penalties, feature_maps, number
 from dualembed.spaces.base import FeatureMap
 from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction

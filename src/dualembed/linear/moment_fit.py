@@ -1,0 +1,150 @@
+"""A function in closed form from moments that other features test, with all that errors and more rows need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from dualembed.kernels import Kernel
+from dualembed.linear.moments import MomentSystem, pseudo_inverse
+from dualembed.linear.spread import Spread
+from dualembed.linear.sums import Sums, gather_moments, gather_scores
+from dualembed.problems.base import Problem, iter_terms
+from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.linear import LinearFunction
+
+ROUNDS = 3  # of the noise and the penalty in turn, where rows are added
+
+
+class KernelPrior(eqx.Module):
+    """What kernel f's may be: `kernels` with probabilities, where features are those of landmarks, whitened."""
+
+    probabilities: tuple[float, ...]
+    kernels: tuple[Kernel, ...]
+    landmarks: Any  # (q, d)
+    whitener: Any  # (q, m)
+
+    def covariances(self) -> Iterator[tuple[float, np.ndarray]]:
+        """(probability, covariance (m, m) of the weights) of each: K^(-1/2) K' K^(-1/2) on the landmarks.
+
+        One at a time: together they would be as large as the features of all rows.
+        """
+        places, root = np.asarray(self.landmarks), np.asarray(self.whitener)
+        for probability, kernel in zip(self.probabilities, self.kernels, strict=True):
+            yield probability, root.T @ np.asarray(kernel.gram(places, places)) @ root
+
+
+class MomentFit(eqx.Module):
+    """f = θᵀψ in closed form: its sums, and all that errors, questions and more rows need; no row of the data is kept.
+
+    `noise` (r, r) are efficient weights, `prior` is what is not known of f's kernel. `scores` (r, r) are Ω, the
+    covariance of φ times residual, once a pass over the rows has made them (`with_scores`). `inflation` is by how much
+    the noise of rows left out exceeds that of the rows fitted to.
+    """
+
+    primal: FeatureMap
+    dual: FeatureMap
+    sums: Sums
+    weights: Any  # (m,)
+    penalty: float
+    dual_penalty: float
+    noise: Any = None
+    prior: KernelPrior | None = None
+    scores: Any = None
+    inflation: float = 1.0
+
+    @staticmethod
+    def solve(
+        features: tuple[FeatureMap, FeatureMap],
+        sums: Sums,
+        penalty: float,
+        *,
+        dual_penalty: float,
+        noise: np.ndarray | None = None,
+        prior: KernelPrior | None = None,
+    ) -> MomentFit:
+        """The solution of the sums, for features of f and of the dual."""
+        theta = MomentSystem(sums, dual_penalty, noise=noise).weights(penalty)
+        return MomentFit(*features, sums, theta, penalty, dual_penalty, noise, prior)
+
+    @property
+    def system(self) -> MomentSystem:
+        """The system that f solves, factored anew."""
+        return MomentSystem(self.sums, self.dual_penalty, noise=self.noise)
+
+    @property
+    def function(self) -> LinearFunction:
+        """f itself."""
+        return LinearFunction(self.primal, self.weights)
+
+    @property
+    def dual_function(self) -> LinearFunction:
+        """(C + λ2)⁻¹(Aθ - b), whatever weights f was found with: where the moment still differs from its target."""
+        system = MomentSystem(self.sums, self.dual_penalty)
+        return LinearFunction(self.dual, system.witness(np.asarray(self.weights)))
+
+    @property
+    def residual_variance(self) -> float:
+        """The mean square of residuals."""
+        return self.sums.residual_variance(np.asarray(self.weights))
+
+    def with_scores(self, problem: Problem, groups: Any = None) -> MomentFit:
+        """The same with Ω of the problem's rows, summed within groups where those are given, one label a row."""
+        scores = gather_scores(problem, self.function, self.dual, groups=groups)
+        return dataclasses.replace(self, scores=scores)
+
+    def spread(self) -> Spread:
+        """f with the covariance of its weights (`MomentSystem.error`)."""
+        theta, scores = np.asarray(self.weights), np.asarray(self.scores)
+        if self.prior is not None and self.penalty > 0:
+            root = self.system.mixed_error(self.penalty, scores, theta, self.prior.covariances())
+        else:
+            root = self.system.error(self.penalty, scores, variance=self.residual_variance)
+        return Spread(to_numpy(self.primal), theta, np.sqrt(self.inflation) * root)
+
+    def witness(self) -> Spread:
+        """u = C⁻¹(Aθ - b) with its standard errors: the regression of the residual on the dual's features."""
+        values, vectors = np.linalg.eigh(self.sums.mean_dual)
+        inverse = (vectors * pseudo_inverse(values, 1e-8 * max(float(values[-1]), 0.0))) @ vectors.T
+        cross, target = self.sums.means()
+        spread, directions = np.linalg.eigh(np.asarray(self.scores))
+        root = inverse @ (directions * np.sqrt(np.maximum(spread, 0.0) / self.sums.rows))
+        return Spread(to_numpy(self.dual), inverse @ (cross @ self.weights - target[:, 0]), root)
+
+    def row_weights(self, problem: Problem, functional: np.ndarray) -> np.ndarray:
+        """The weight (n,) of each row of the problem in functionalᵀθ, which is the mean of weight times target.
+
+        It is that of products of all rows together, whatever f's are made of: across folds a row counts by its fold.
+        """
+        system = MomentSystem(self.sums.merged(), self.dual_penalty, noise=self.noise)
+        omega = system.representer(functional, self.penalty)
+        parts: Sequence[np.ndarray] = [
+            evaluate_features(to_numpy(self.dual), terms.context) @ omega for terms in iter_terms(problem)
+        ]
+        return np.concatenate(parts)
+
+    def extended(self, problem: Problem, groups: Any = None) -> MomentFit:
+        """The solution on the problem's rows besides all earlier ones, in the same features.
+
+        The prior's amplitude stays as it is: the penalty is the residual variance over the rows and it.
+        """
+        before, variance = self.sums.rows, self.residual_variance
+        more = gather_moments(problem, self.primal, self.dual, folds=self.sums.groups, groups=groups, first=before)
+        sums, theta, penalty = self.sums + more, np.asarray(self.weights), self.penalty
+        system = MomentSystem(sums, self.dual_penalty, noise=self.noise)
+        if penalty > 0:
+            amplitude = variance / (before * penalty) if variance > 0 else 1.0
+            for _ in range(ROUNDS):
+                penalty = sums.residual_variance(theta) / (sums.rows * amplitude)
+                theta = system.weights(penalty)
+        else:
+            theta = system.weights(penalty)
+        found = dataclasses.replace(self, sums=sums, weights=theta, penalty=penalty)
+        share = more.rows / sums.rows
+        own = gather_scores(problem, found.function, self.dual, groups=groups)
+        return dataclasses.replace(found, scores=(1 - share) * np.asarray(self.scores) + share * own)

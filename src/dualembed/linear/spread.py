@@ -1,0 +1,91 @@
+"""How sure f is: weights with a covariance, and what follows for points, bands and averages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from scipy.stats import norm
+
+from dualembed import checks
+from dualembed.estimates import Estimate, check_level
+from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import evaluate_features, to_numpy
+
+
+class Spread(eqx.Module):
+    """f = wᵀψ with w uncertain by a Gaussian of covariance `root` `root`ᵀ around `weights`."""
+
+    features: FeatureMap
+    weights: Any  # (m,)
+    root: Any  # (m, p)
+
+    @property
+    def spreads(self) -> tuple[Spread, ...]:
+        """What standard errors come from: itself."""
+        return (self,)
+
+    def values(self, xs: Any) -> np.ndarray:
+        """f at points (n, d), shape (n,)."""
+        return np.asarray(self._psi(xs) @ self.weights)
+
+    def std(self, xs: Any) -> np.ndarray:
+        """The standard error of f at points (n, d), shape (n,)."""
+        return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
+
+    def interval(self, xs: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper), each covering f(x) at each point by itself with that probability."""
+        check_level(level)
+        psi = self._psi(xs)
+        half = norm.ppf(0.5 + level / 2) * np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
+        return psi @ self.weights - half, psi @ self.weights + half
+
+    def band(self, xs: Any, level: float = 0.95, *, draws: int = 2000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) around f at all the points at once, by the multiplier bootstrap.
+
+        The half-width is a quantile of sup_x |f*(x) - f(x)| / std(x) times std(x). With normal multipliers the
+        bootstrap's f* - f, a sum over the rows of multiplier times influence, is Gaussian with the covariance of this
+        spread, so that draws from it are the bootstrap, without a pass over the rows for each.
+        """
+        check_level(level)
+        checks.count("draws", draws)
+        psi = self._psi(xs)
+        moves = psi @ self.root
+        std = np.sqrt(np.sum(moves**2, axis=1))
+        shape = moves / np.where(std > 0, std, 1.0)[:, None]
+        rng = np.random.default_rng(seed)
+        largest = [np.abs(shape @ rng.standard_normal((self.root.shape[1], 1))).max() for _ in range(draws)]
+        half = np.quantile(largest, level) * std
+        return psi @ self.weights - half, psi @ self.weights + half
+
+    def average(self, xs: Any, weights: Any = None) -> Estimate:
+        """The mean of f over the points (or Σ weights_i f(x_i)) with its standard error, the points being given."""
+        psi = self._psi(xs)
+        weights = np.full(len(psi), 1 / len(psi)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if weights.shape != (len(psi),):
+            raise checks.InputError(f"weights must have shape ({len(psi)},), one for each point, not {weights.shape}")
+        row = weights @ psi
+        return Estimate(float(row @ self.weights), float(np.linalg.norm(row @ self.root)))
+
+    def _psi(self, xs: Any) -> np.ndarray:
+        points = np.asarray(xs, dtype=np.float64)
+        points = points[:, None] if points.ndim == 1 and self.features.dimension == 1 else points
+        if points.ndim != 2 or points.shape[1] != self.features.dimension:
+            raise checks.InputError(f"points must have shape (n, {self.features.dimension}), but have {np.shape(xs)}")
+        return evaluate_features(to_numpy(self.features), points)
+
+
+class Uncertainty(eqx.Module):
+    """The errors of a file of version 0.1, which had two answers to "how sure": the larger one counts.
+
+    `posterior` took noise to be of one variance, `sandwich` what the penalty pulled f to for the truth.
+    """
+
+    posterior: Spread
+    sandwich: Spread
+
+    @property
+    def spreads(self) -> tuple[Spread, ...]:
+        """Both; the larger of their errors counts."""
+        return self.posterior, self.sandwich
