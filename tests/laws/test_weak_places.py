@@ -58,6 +58,8 @@ def test_an_action_that_is_never_taken_has_no_answer_and_a_policy_that_takes_it_
     log = {"states": state, "actions": action, "rewards": state + action, "next_states": following, "episodes": EPISODE}
     model = de.ActionValueEvaluator(0.8, among_three).fit(**log)
     assert not said(model.ask(model.at([0.0], [1])), UNSEEN)
+    ratios = model.density_ratio(np.zeros(3), np.arange(3))
+    assert np.isnan(ratios).tolist() == [False, False, True]
     never = model.ask(model.at([0.0], [2]))
     assert (never.verdict, said(never, UNSEEN)) == ("not answerable", True)
     value = model.value()
@@ -163,3 +165,14 @@ def test_rewards_that_never_vary_are_no_proof_that_none_do() -> None:
     answer = value_of(path, np.zeros((100, 20)))
     assert (answer.value, answer.verdict) == (0.0, "fragile")
     assert said(answer, "all rewards are the same")
+
+
+def test_where_all_fits_agree_it_does_not_matter_which_rows_say_so() -> None:
+    """Without noise V(1) is a sum over 1, 0.9, 0.81, ..., which no smooth weights of rows are."""
+    state = np.random.default_rng(0).uniform(-2, 2, size=ROWS)
+    model = de.PolicyEvaluator(0.9).fit(state, np.cos(state), 0.9 * state)
+    answer = model.ask(model.at([1.0]))
+    truth = sum(0.9**k * np.cos(0.9**k) for k in range(400))
+    assert abs(answer.value - truth) < 1e-5
+    assert answer.stderr < 1e-4
+    assert (answer.verdict, answer.warnings) == ("solid", ())

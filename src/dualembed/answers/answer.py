@@ -26,7 +26,9 @@ class VerdictRules:
     the data. `relative` are standard errors as shares of the answer, or of the standard deviation of f over the data
     where that is larger. `carried` is the share of groups of rows, below which few of them carry all that an answer
     varies by, as where rewards are rare: 0.64 where they carry alike, by the normal distribution. `starts` are those of
-    episodes, below which their mean says little of where episodes start.
+    episodes, below which their mean says little of where episodes start. `negligible` are standard errors, as shares in
+    the same terms, below which all fits agree so well that it does not matter by which rows: of a process without noise
+    each answer is a sum over a few points, which smooth weights of rows can only come close to.
     """
 
     negative: tuple[float, float] = (0.10, 0.25)
@@ -34,6 +36,7 @@ class VerdictRules:
     relative: tuple[float, float] = (0.5, 3.0)
     carried: float = 0.4
     starts: int = 5
+    negligible: float = 1e-3
 
 
 RULES = VerdictRules()
@@ -122,7 +125,8 @@ def judge(
     if not finite:
         found.append(Verdict.NOT_ANSWERABLE)
         reasons.append("without some of the data there is no answer at all, so that its error is not known")
-    if negative is not None:
+    agreed = finite and relative < RULES.negligible and not outside
+    if negative is not None and not agreed:
         add(negative, RULES.negative, _negative_reason(negative))
     if outside >= RULES.outside[0]:
         found.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
@@ -130,7 +134,7 @@ def judge(
     add(unseen, RULES.outside, _unseen_reason(unseen))
     if finite:
         add(relative, RULES.relative, _relative_reason(relative))
-    if carried is not None and carried < RULES.carried:
+    if carried is not None and carried < RULES.carried and not agreed:
         found.append(Verdict.FRAGILE)
         reasons.append(CARRIED_BY_FEW)
     if constant:

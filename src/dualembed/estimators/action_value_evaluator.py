@@ -155,7 +155,8 @@ class ActionValueEvaluator(TransitionEstimator):
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
         """
-        return density_ratio(self.solved_, self._points(states, actions))
+        points = self._points(states, actions)
+        return density_ratio(self.solved_, points, self._unseen(points))
 
     def bellman_error(
         self,

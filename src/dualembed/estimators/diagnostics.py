@@ -73,7 +73,7 @@ class Diagnostics:
 
 def diagnose(fit: MomentFit, held_out: HeldOut | None) -> Diagnostics:
     """The diagnostics of a closed form, judged by rows left out."""
-    system, rows = fit.system, fit.sums.rows
+    system, rows = fit.plain_system, fit.sums.rows
     freedom = system.freedom(fit.penalty)
     warnings = tuple(few_rows(rows, freedom))
     return Diagnostics(rows, held_out, system.singular_values(), freedom, fit.residual_variance, warnings=warnings)

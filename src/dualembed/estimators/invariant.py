@@ -94,7 +94,7 @@ class Invariant(Estimator):
         found = values(self.function_, flat).reshape(points.shape[:2]).mean(axis=1)
         if not return_std:
             return found
-        std = np.maximum(*(_std_of_means(spread, points) for spread in self._spreads()))
+        std = np.max([_std_of_means(spread, points) for spread in self._spreads()], axis=0)
         return found, np.hypot(std, self._size() * strays) if np.any(strays) else std
 
     def _test_draws(self, x: np.ndarray) -> np.ndarray:

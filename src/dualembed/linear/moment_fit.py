@@ -78,6 +78,11 @@ class MomentFit(eqx.Module):
         return MomentSystem(self.sums, self.dual_penalty, noise=self.noise)
 
     @property
+    def plain_system(self) -> MomentSystem:
+        """The same of products of all rows together, whatever f's are made of: nothing is lost to noise between folds."""
+        return MomentSystem(self.sums.merged(), self.dual_penalty, noise=self.noise)
+
+    @property
     def function(self) -> LinearFunction:
         """f itself."""
         return LinearFunction(self.primal, self.weights)
@@ -119,10 +124,9 @@ class MomentFit(eqx.Module):
     def row_weights(self, problem: Problem, functional: np.ndarray) -> np.ndarray:
         """The weight (n,) of each row of the problem in functionalᵀθ, which is the mean of weight times target.
 
-        It is that of products of all rows together, whatever f's are made of: across folds a row counts by its fold.
+        It is that of products of all rows together: across folds a row counts by its fold.
         """
-        system = MomentSystem(self.sums.merged(), self.dual_penalty, noise=self.noise)
-        omega = system.representer(functional, self.penalty)
+        omega = self.plain_system.representer(functional, self.penalty)
         parts: Sequence[np.ndarray] = [
             evaluate_features(to_numpy(self.dual), terms.context) @ omega for terms in iter_terms(problem)
         ]
