@@ -79,7 +79,7 @@ class MomentFit(eqx.Module):
 
     @property
     def plain_system(self) -> MomentSystem:
-        """The same of products of all rows together, whatever f's are made of: nothing is lost to noise between folds."""
+        """The same of products of all rows together, whatever f's are made of: no noise between folds is in it."""
         return MomentSystem(self.sums.merged(), self.dual_penalty, noise=self.noise)
 
     @property
