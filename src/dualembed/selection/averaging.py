@@ -25,6 +25,7 @@ LANDMARKS = 400  # of all actions together
 RIDGES = tuple(10.0 ** -np.arange(11))
 PROBES = 300  # places at which candidates are weighed
 WRONG_SIGN = 100.0  # squared error of the logarithm of what should be above zero and is not
+HEADLINE = 0.8  # of a candidate's merit, that the headline decides where there is one; places decide the rest
 NEGLIGIBLE = 1e-4  # weight below which a candidate is left out
 SCREENED = 5000  # rows from which on kernels are chosen among more
 SCREEN_ROWS, SCREEN_LANDMARKS, SCREEN_LEFT_OUT = 4000, 200, 5
@@ -74,15 +75,16 @@ class Setting:
     def weigh(self, paths: Sequence[RidgePath]) -> list[np.ndarray]:
         """The weights (E,) of each path's candidates, all of them together summing to 1.
 
-        They fall with the square of a candidate's squared error: the geometric mean of that of the headline, if there
-        is one, and of the geometric mean over probes. Of an f that is positive it is the error of the logarithm: where
-        f is a long sum, its error grows with it.
+        They fall with the square of a candidate's squared error: a geometric mean of that of the headline, which counts
+        most if there is one, and of the geometric mean over probes. Of an f that is positive it is the error of the
+        logarithm: where f is a long sum, its error grows with it.
         """
         offset = 0.0 if self.offset is None else self.offset.values(self.probes)
         levels = self._log_errors([path.values(self.probes) + offset for path in paths])
         if self.headline is not None:
             asked = self.average(paths).each([(1.0, self.headline)])
-            levels = (levels + self._log_errors([each[:, None] for each in asked])) / 2
+            asked_levels = self._log_errors([each[:, None] for each in asked])
+            levels = (1 - HEADLINE) * levels + HEADLINE * asked_levels
         finite = np.isfinite(levels)
         least = levels[finite].min(initial=np.inf)
         weights = np.where(finite, np.exp(-2 * (levels - least)), 0.0) if finite.any() else np.ones(len(levels))

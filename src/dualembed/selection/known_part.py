@@ -18,14 +18,15 @@ from dualembed.spaces.features import evaluate_features
 LANDMARKS = 300
 FOLDS = 5
 RIDGES = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
-NOISE = 0.9  # of the target's variance, that its regression must leave less than to be of use
+NOISE = 0.1  # of the target's variance, that its regression must leave less than: else it is no known part
 
 
 def known_part(rows: Rows, groups: np.ndarray, *, count: int, rng: np.random.Generator) -> RidgePath | None:
     """E[target | first point] as a part of f to begin with, fitted to all rows and without each group.
 
     Where the target is a sharp function of the state, f is one too; what is left of f is smooth, and no noisy moment
-    has to find the sharp part again. None where the target is constant or all noise, or where rows have weights.
+    has to find the sharp part again. None where the target is constant, where rows have weights, or where a tenth of
+    its variance is noise or too rare to be learnt: the regression's own errors would then be in every answer.
     """
     target = rows.target
     variance = float(np.var(target))
