@@ -40,7 +40,8 @@ lint: $(READY) ## check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY) ## put the code into the house format and repair what can be repaired
+format: $(READY) ## put the code into the house format, repair what can be repaired, and index the tasks
+	$(BIN)/python -c 'from dualembed.estimators.registry import write_index; write_index()'
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -17,7 +17,7 @@ from tests.cli_tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, r
 
 from dualembed import saving
 from dualembed.cli import main
-from dualembed.cli.tasks import TASKS
+from dualembed.cli.tasks import known_tasks
 from dualembed.data import read_table, write_table
 from dualembed.estimators import PolicyEvaluator
 
@@ -103,7 +103,7 @@ def test_every_task_is_fitted_saved_asked_and_scored(task: str, more: list[str],
     # For people, too.
     assert fitted(table, *more, task=task) == 0
     assert main(["info", str(model)]) == 0
-    assert TASKS[task].line in capsys.readouterr().out
+    assert known_tasks()[task].line in capsys.readouterr().out
 
 
 def test_effect_by_an_instrument_is_the_one_that_is_known(table: Path, capsys: Shown) -> None:

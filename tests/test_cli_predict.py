@@ -17,8 +17,9 @@ from tests.cli_tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, r
 
 from dualembed import saving
 from dualembed.cli import main, streaming
-from dualembed.cli.tasks import TASKS, option_of
+from dualembed.cli.tasks import known_tasks
 from dualembed.data import read_table, write_table
+from dualembed.data.roles import ROLES
 from dualembed.estimators import IVRegressor, PolicyEvaluator
 from dualembed.examples import TRANSITIONS, make
 
@@ -220,26 +221,26 @@ def test_help_gives_two_examples_that_name_the_command(command: str, capsys: Sho
     assert shown.count(f"  dualembed {command} ") == 2
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", known_tasks())
 def test_help_of_a_task_has_its_own_options_and_examples_alone(task: str, capsys: Shown) -> None:
     for arguments in (["fit", task, "--help"], ["fit", "--help", task, "log.csv"]):
         assert main(arguments) == 0
         shown = capsys.readouterr().out
         assert shown.count(f"  dualembed fit {task} ") == shown.count("  dualembed fit ") == 2
         given = re.findall(r"^  (--[\w-]+)", shown.partition("Options:")[2], flags=re.MULTILINE)
-        needed = ["--out", *map(option_of, TASKS[task].needs), *map(option_of, TASKS[task].settings)]
+        asked = known_tasks()[task]
+        needed = ["--out", *(ROLES[name].option for name in asked.needs), *(each.option for each in asked.settings)]
         assert given[: len(needed)] == needed
-        roles = {option_of(role) for each in TASKS.values() for role in (*each.arguments, *each.settings)}
-        own = {option_of(role) for role in (*TASKS[task].arguments, *TASKS[task].settings)}
-        assert {*given} & roles == own
+        of_tasks = {each.option for task in known_tasks().values() for each in (*task.roles, *task.settings)}
+        assert {*given} & of_tasks == {each.option for each in (*asked.roles, *asked.settings)}
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", known_tasks())
 def test_examples_of_a_task_can_be_given_as_they_stand(
     task: str, tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for example in TASKS[task].examples:
+    for example in known_tasks()[task].examples:
         table, *arguments = shlex.split(example)
         assert main(["fit", task, table, *arguments]) == 2
         assert f"there is no file {table}" in refusal(capsys)  # and nothing else is wrong with it

@@ -20,7 +20,7 @@ from dualembed.saving.migrations import STEPS, WORDS_OF_0_1, migrate
 # Importing these is to run or to need something, and no model holds anything of theirs.
 ELSEWHERE = ("dualembed.cli", "dualembed.experiments", "dualembed.__main__")
 # Classes, as "module:class", that no model ever holds.
-NEVER_HELD: frozenset[str] = frozenset()
+NEVER_HELD = frozenset({"dualembed.answers.task:Setting", "dualembed.answers.task:Task", "dualembed.data.roles:Role"})
 
 
 def classes_with_fields() -> Iterator[type]:

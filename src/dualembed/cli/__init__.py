@@ -36,7 +36,7 @@ def _run(arguments: Sequence[str] | None) -> Any:
     from dualembed.cli.app import command
 
     interrupts.own_process = arguments is None
-    outcome = command().main(arguments, prog_name="dualembed", standalone_mode=False)
+    outcome = command(arguments).main(arguments, prog_name="dualembed", standalone_mode=False)
     if outcome == INTERRUPTED:  # which Typer makes of Ctrl-C
         raise KeyboardInterrupt
     return outcome

@@ -10,8 +10,9 @@ import typer
 
 from dualembed.answers import Answer, Verdict
 from dualembed.answers.answer import meaning
+from dualembed.answers.task import Task
 from dualembed.cli.printing import counted, give_or_take, number, print_table
-from dualembed.cli.tasks import TASKS
+from dualembed.cli.tasks import known_tasks
 from dualembed.estimates import Estimate
 from dualembed.estimators.returns import WHOLE
 from dualembed.plot.fields import Field, learnt
@@ -22,24 +23,14 @@ from dualembed.report.worth import mean_answer, policy_value, verdict_of
 
 MOST = 12  # rows of a printed table
 
-MEANS = {
-    "policy-evaluation": "The value V(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
-    "action-value": "The value Q(s, a) of the table's states and actions is {mean} on average, from {lowest} to "
-    "{highest}.",
-    "iv": "f(x) is {mean} on average over the table's rows, from {lowest} to {highest}.",
-    "hitting-time": "From the table's states outside the target it is reached after {mean} steps on average, from "
-    "{lowest} to {highest}.",
-    "linear-control": "The desirability z(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
-}
 
-
-def found_by(name: str, model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What the fit of the task of that name has found, in terms that JSON has."""
+def found_by(model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fit has found, in terms that JSON has."""
     answer = _answer(model, learnt(model, data), data)
     worries = [*model.diagnostics_.warnings, *answer.get("policy_value", answer["mean"])["warnings"]]
     return {
         "answer": answer,
-        "honest_error": honest_error(name, model),
+        "honest_error": honest_error(model),
         "warnings": list(dict.fromkeys(worries)),
         "selection": choices(model),
         "solver": model.solver,
@@ -51,13 +42,13 @@ def choices(model: Any) -> list[dict[str, Any]]:
     return [{"question": step.question, "answer": step.answer, **step.numbers} for step in model.selection_.steps]
 
 
-def honest_error(name: str, model: Any) -> dict[str, Any] | None:
+def honest_error(model: Any) -> dict[str, Any] | None:
     """The error on rows left out, beside what a naive look at the same rows says; None for few rows."""
     found = model.diagnostics_.held_out
     if found is None:
         return None
     return {
-        "what": TASKS[name].error_words,
+        "what": model.task_.error,
         "value": found.value,
         "stderr": found.stderr,
         "rows": found.rows,
@@ -150,7 +141,7 @@ def show_fit(found: Mapping[str, Any]) -> None:
         title=f"Read {counted(found['rows'], 'row')}{dropped}. Columns used:",
     )
     typer.echo("")
-    for sentence in sentences(found["task"], found["answer"]):
+    for sentence in sentences(known_tasks()[found["task"]], found["answer"]):
         typer.echo(sentence)
     _show_effects(found["answer"])
     typer.echo(error_in_words(found["honest_error"]))
@@ -167,7 +158,7 @@ def columns_in_words(columns: Mapping[str, list[str]]) -> list[list[str]]:
     return [[role.replace("_", " "), ", ".join(names)] for role, names in columns.items()]
 
 
-def sentences(name: str, answer: Mapping[str, Any]) -> list[str]:
+def sentences(task: Task, answer: Mapping[str, Any]) -> list[str]:
     """The answer in plain words."""
     found = []
     value = answer.get("policy_value")
@@ -183,15 +174,15 @@ def sentences(name: str, answer: Mapping[str, Any]) -> list[str]:
             f"{give_or_take(plain['value'], plain['stderr'])}."
         )
     mean = give_or_take(answer["mean"]["value"], answer["mean"]["stderr"])
-    found.append(MEANS[name].format(mean=mean, lowest=number(answer["lowest"]), highest=number(answer["highest"])))
+    found.append(task.mean.format(mean=mean, lowest=number(answer["lowest"]), highest=number(answer["highest"])))
     if value is None and (judged := _judged(answer["mean"])):
         found.append(f"That mean{_interval(answer['mean'])} is {judged}")
-    if name == "policy-evaluation" and value is None:
+    if task.name == "policy-evaluation" and value is None:
         found.append("With --episode, a label of each row's episode, there is also the value from the start.")
-    if name == "hitting-time":
+    if "rows_inside" in answer:
         found.append(f"Inside the target, where {counted(answer['rows_inside'], 'row')} begin, the time is 0.")
     found += answer.get("strength", [])
-    if name == "iv" and not answer["instruments"]:
+    if not answer.get("instruments", True):
         found.append("Without --instrument this is plain regression: prediction, not the effect of changing x.")
     return found
 

@@ -5,6 +5,8 @@ Nothing here imports JAX, NumPy or matplotlib: `--help` must answer at once.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,21 +14,13 @@ import typer
 from dualembed import __version__
 from dualembed.cli.ask import ask
 from dualembed.cli.bench import bench
-from dualembed.cli.fit import fit
+from dualembed.cli.fit import fit_command
 from dualembed.cli.info import info
 from dualembed.cli.pages import FitCommand
 from dualembed.cli.predict import predict
 from dualembed.cli.reproduce import reproduce
 from dualembed.cli.score import score
-
-# Plain help texts: rich ones would double the time that --help takes.
-app = typer.Typer(
-    name="dualembed",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from dualembed.cli.tasks import load_plug_in
 
 
 def _version(wanted: bool) -> None:
@@ -35,7 +29,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def dualembed(
     context: typer.Context,
     version: Annotated[
@@ -47,15 +40,23 @@ def dualembed(
         typer.echo(context.get_help())
 
 
-app.command(cls=FitCommand, short_help="Fit a model to a table and say what it found.")(fit)
-app.command(short_help="Write a model's predictions beside a table.")(predict)
-app.command(short_help="Ask a model for one number, its error and a verdict.")(ask)
-app.command(short_help="Tell a model's honest error on other rows.")(score)
-app.command(short_help="Show what a model file holds.")(info)
-app.command(short_help="Run one of the paper's experiments.")(reproduce)
-app.command(short_help="Compare with rivals on known errors.")(bench)
-
-
-def command() -> Any:
-    """The whole command line as one callable command."""
+def command(arguments: Sequence[str] | None = None) -> Any:
+    """The whole command line as one callable command, for these arguments (default: the process's own)."""
+    load_plug_in(sys.argv[1:] if arguments is None else arguments)
+    # Plain help texts: rich ones would double the time that --help takes.
+    app = typer.Typer(
+        name="dualembed",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        invoke_without_command=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(dualembed)
+    app.command("fit", cls=FitCommand, short_help="Fit a model to a table and say what it found.")(fit_command())
+    app.command(short_help="Write a model's predictions beside a table.")(predict)
+    app.command(short_help="Ask a model for one number, its error and a verdict.")(ask)
+    app.command(short_help="Tell a model's honest error on other rows.")(score)
+    app.command(short_help="Show what a model file holds.")(info)
+    app.command(short_help="Run one of the paper's experiments.")(reproduce)
+    app.command(short_help="Compare with rivals on known errors.")(bench)
     return typer.main.get_command(app)

@@ -81,7 +81,7 @@ def ask(
     if points is not None:
         check_there(points.expanduser())
     with working("Asking"), ending_at_once():
-        fitted, name, task = loaded(model)
+        fitted, task = loaded(model)
         _check_errors(model, fitted)
         if moved or places or points is not None:
             reader = Reader(model, fitted, task, drop_missing)
@@ -90,7 +90,7 @@ def ask(
             answers = fitted.ask_all([*contrasts(asked, taken_off), *effects(reader, moved, points)])
         else:
             answers = [_headline(model, fitted)]
-    found = {"task": name, "model": str(model), "answers": [_plain(each, level) for each in answers]}
+    found = {"task": task.name, "model": str(model), "answers": [_plain(each, level) for each in answers]}
     if as_json:
         print_json(found)
     else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +13,13 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
+from dualembed.answers.task import Task
 from dualembed.cli import options, pages
-from dualembed.cli.tasks import TASKS, Task, option_of, task_named
+from dualembed.cli.tasks import estimator_of, known_tasks, option_of, task_named
+from dualembed.data.roles import ROLES
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
-DISCOUNT = 0.99
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Order:
     @property
     def task(self) -> Task:
         """The task of that name."""
-        return TASKS[self.name]
+        return known_tasks()[self.name]
 
     @property
     def command(self) -> str:
@@ -51,61 +53,72 @@ class Order:
         return shlex.join(words)
 
 
-def fit(
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="What is asked; see above.", autocompletion=lambda: list(TASKS))
-    ],
-    table: options.Table,
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The file to save the model in.")],
-    state: options.State = None,
-    action: options.Action = None,
-    reward: options.Reward = None,
-    next_state: options.NextState = None,
-    next_action: options.NextAction = None,
-    terminated: options.Terminated = None,
-    weight: options.Weight = None,
-    episode: options.Episode = None,
-    x: options.X = None,
-    y: options.Y = None,
-    instrument: options.Instrument = None,
-    control: options.Control = None,
-    cost: options.Cost = None,
-    terminal: options.Terminal = None,
-    terminal_cost: options.TerminalCost = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help='States in which a hitting time ends, such as "s1 >= 1"; it is 0 inside, and from outside it counts '
-            "the step that enters.",
-        ),
-    ] = None,
-    categorical: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does."),
-    ] = None,
-    drop_missing: options.DropMissing = False,
-    discount: Annotated[
-        float | None,
-        typer.Option(help="By how much a reward counts less a step later.", show_default=str(DISCOUNT)),
-    ] = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SOLVERS)}.")] = "auto",
-    primal: Annotated[str, typer.Option(metavar="NAME", help="Functions to learn among: auto or linear.")] = "auto",
-    dual: Annotated[str, typer.Option(metavar="NAME", help="Functions to test by: auto or linear.")] = "auto",
-    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page about the model.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")] = 0,
-    as_json: options.AsJson = False,
-) -> None:
-    given = locals()
-    roles = {role: given[role] for each in TASKS.values() for role in each.arguments}
-    settings = {name: given[name] for name in ("discount", "target") if given[name] is not None}
-    settings |= {"solver": solver, "primal": primal, "dual": dual, "seed": seed}
-    order = Order(task, table, out, report, roles, settings, categorical, drop_missing)
-    _check(order)
-    _run(order, as_json=as_json)
+def fit_command() -> Callable[..., None]:
+    """`fit` with an option for each role of the tasks that are known now, and for each of their settings."""
+
+    def fit(**given: Any) -> None:
+        tasks = known_tasks().values()
+        words = {role.word for task in tasks for role in task.roles}
+        named = {setting.name for task in tasks for setting in task.settings}
+        settings = {name: value for name, value in given.items() if name in named and value is not None}
+        settings |= {name: given[name] for name in ("solver", "primal", "dual", "seed")}
+        columns = {word: given[word] for word in given if word in words}
+        order = Order(
+            given["task"],
+            given["table"],
+            given["out"],
+            given["report"],
+            columns=columns,
+            settings=settings,
+            categories=given["categorical"],
+            drop_missing=given["drop_missing"],
+        )
+        _check(order)
+        _run(order, as_json=given["as_json"])
+
+    fit.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]
+    fit.__doc__ = pages.general()
+    return fit
 
 
-fit.__doc__ = pages.GENERAL
+def _parameters() -> Iterator[inspect.Parameter]:
+    """The command's parameters, as Typer reads them."""
+    tasks = known_tasks()
+
+    def parameter(name: str, annotation: Any, **default: Any) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **default)
+
+    task = typer.Argument(metavar="TASK", help="What is asked; see above.", autocompletion=lambda: list(known_tasks()))
+    yield parameter("task", Annotated[str, task])
+    yield parameter("table", options.Table)
+    yield parameter("out", Annotated[Path, typer.Option(metavar="MODEL", help="The file to save the model in.")])
+    roles = {role.word: role for each in tasks.values() for role in each.roles}
+    for word, role in sorted(roles.items(), key=lambda item: list(ROLES).index(item[1].name)):
+        shown = typer.Option(role.option, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
+        yield parameter(word, Annotated[str | None, shown], default=None)
+    for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
+        kind: Any = str if setting.condition else float
+        default = False if setting.default is None else f"{setting.default:g}"
+        metavar = "CONDITION" if setting.condition else None
+        option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
+        yield parameter(setting.name, Annotated[kind | None, option], default=None)
+    yield parameter("categorical", Annotated[str | None, _CATEGORICAL], default=None)
+    yield parameter("drop_missing", options.DropMissing, default=False)
+    yield parameter("solver", Annotated[str, _named(f"One of {', '.join(SOLVERS)}.")], default="auto")
+    yield parameter("primal", Annotated[str, _named("Functions to learn among: auto or linear.")], default="auto")
+    yield parameter("dual", Annotated[str, _named("Functions to test by: auto or linear.")], default="auto")
+    report = typer.Option(metavar="FILE.html", help="Write a page about the model.")
+    yield parameter("report", Annotated[Path | None, report], default=None)
+    seed = typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")
+    yield parameter("seed", Annotated[int, seed], default=0)
+    yield parameter("as_json", options.AsJson, default=False)
+
+
+_CATEGORICAL = typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does.")
+
+
+def _named(text: str) -> Any:
+    return typer.Option(metavar="NAME", help=text)
 
 
 def _check(order: Order) -> None:
@@ -116,7 +129,7 @@ def _check(order: Order) -> None:
     from dualembed.data.tables import check_there
 
     task = task_named(order.name)
-    check_options(task, order.name, order.columns)
+    check_options(task, order.columns)
     _check_settings(task, order)
     check_there(order.table.expanduser())
     check_writable("--out", order.out, order.table)
@@ -129,13 +142,16 @@ def _check(order: Order) -> None:
 def _check_settings(task: Task, order: Order) -> None:
     from dualembed.checks import InputError
 
-    settings = order.settings
-    for name in ("discount", "target"):
-        if name in settings and name not in task.settings:
-            raise InputError(f"{option_of(name)} has no use in {order.name}; leave it out")
-    if "target" in task.settings and not settings.get("target", "").strip():
-        raise InputError(f'{order.name} needs --target, a condition on state columns such as --target "s1 >= 1"')
-    discount = settings.get("discount", DISCOUNT)
+    settings, own = order.settings, {setting.name: setting for setting in task.settings}
+    for each in known_tasks().values():
+        for setting in each.settings:
+            if setting.name in settings and setting.name not in own:
+                raise InputError(f"{setting.option} has no use in {order.name}; leave it out")
+    for setting in own.values():
+        if setting.condition and not settings.get(setting.name, "").strip():
+            way = f'{setting.option} "s1 >= 1"'
+            raise InputError(f"{order.name} needs {setting.option}, a condition on state columns such as {way}")
+    discount = settings.get("discount", 1.0)
     if not 0 <= discount <= 1:
         raise InputError(
             f"--discount must be from 0 to 1, not {discount:g}: by it a reward counts less a step later; 0.99 is usual"
@@ -189,10 +205,12 @@ def _read(order: Order) -> Given:
     table, dropped = complete(whole, columns, drop=order.drop_missing)
     check_varying(table, columns)
     categories = categories_in(table, columns, order.categories)
-    data = arguments(table, columns, order.task.arguments, categories=categories)
+    data = arguments(table, columns, order.task.roles, categories=categories)
     settings = {**order.settings, "categorical_features": categories or None}
-    if "target" in order.task.settings:
-        settings["target"] = _target(settings["target"], columns["state"], data["states"])
+    for setting in order.task.settings:
+        if setting.condition:
+            text = settings[setting.name]
+            settings[setting.name] = _condition(text, columns["state"], data["states"], setting.option)
     worries = forgotten(order.task, order.columns, columns, whole)
     return Given(table, dropped, columns, categories, data, settings, worries)
 
@@ -219,7 +237,7 @@ def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
         "dropped": given.dropped,
         "columns": given.columns,
         "categories": given.categories,
-        **found_by(order.name, model, given.data),
+        **found_by(model, given.data),
         "model": str(order.out),
         "report": None if order.report is None else str(order.report),
         "command": order.command,
@@ -228,16 +246,14 @@ def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
 
 def _estimator(order: Order, given: Mapping[str, Any]) -> Any:
     """The estimator that was ordered, not fitted yet."""
-    from dualembed import estimators
-
     settings = dict(given)
     settings["random_state"] = settings.pop("seed")
-    if "discount" in order.task.settings:
-        settings.setdefault("discount", DISCOUNT)
-    return getattr(estimators, order.task.estimator)(**settings)
+    for setting in order.task.settings:
+        settings.setdefault(setting.name, setting.default)
+    return estimator_of(order.task)(**settings)
 
 
-def _target(text: str, names: list[str], states: Any) -> Any:
+def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
     """The condition on states that the text states, which must be about numbers."""
     from dualembed.data.columns import numbers_of
     from dualembed.data.conditions import Column, condition
@@ -246,7 +262,7 @@ def _target(text: str, names: list[str], states: Any) -> Any:
     sides = [side for parts in found.alternatives for each in parts for side in (each.left, each.right)]
     for side in sides:
         if isinstance(side, Column):
-            numbers_of(states, names[side.place], "--target")
+            numbers_of(states, names[side.place], option)
     return found
 
 

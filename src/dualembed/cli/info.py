@@ -41,15 +41,14 @@ info.__doc__ = _HELP
 def _found(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
     """What there is to say, as plain data."""
     from dualembed.cli.answers import choices, honest_error
-    from dualembed.cli.tasks import task_of
     from dualembed.report.facts import facts
 
-    task = task_of(model)
+    task = model.task if model.task.examples else None
     fitted = hasattr(model, "function_")
     diagnostics = getattr(model, "diagnostics_", None)
     freedom, singular = (getattr(diagnostics, name, None) for name in ("degrees_of_freedom", "singular_values"))
     return {
-        "task": None if task is None else task[0],
+        "task": None if task is None else task.name,
         "estimator": described["class"],
         "version": described["version"],
         "format": described["format"],
@@ -60,7 +59,7 @@ def _found(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
         "settings": {**described["parameters"], **_target(model)},
         "functions_to_give_again": described["functions"],
         "selection": choices(model) if fitted else [],
-        "honest_error": honest_error(task[0], model) if fitted and task is not None else None,
+        "honest_error": honest_error(model) if fitted and task is not None else None,
         "facts": list(facts(diagnostics)) if fitted else [],
         "degrees_of_freedom": freedom,
         "first_stage": dict(getattr(diagnostics, "first_stage", ())),
@@ -82,9 +81,9 @@ def _names(described: Mapping[str, Any]) -> dict[str, list[str]]:
 def _show(path: str, found: Mapping[str, Any]) -> None:
     from dualembed.cli.answers import columns_in_words, error_in_words
     from dualembed.cli.printing import counted, print_table
-    from dualembed.cli.tasks import TASKS
+    from dualembed.cli.tasks import task_named
 
-    what = f"{found['task']}: {TASKS[found['task']].line}" if found["task"] else found["estimator"]
+    what = f"{found['task']}: {task_named(found['task']).line}" if found["task"] else found["estimator"]
     typer.echo(f"{path}\n{what}")
     typer.echo(f"Saved by dualembed {found['version']} (format {found['format']}, {found['bytes']:,} bytes).")
     if not found["fitted"]:

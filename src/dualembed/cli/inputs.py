@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dualembed.answers.task import Task
 from dualembed.checks import InputError
 from dualembed.cli.roles import Columns
-from dualembed.cli.tasks import ACTIONS, FOLLOWING, LABELS, TABLES, Task, option_of
 from dualembed.data.columns import chosen_columns, missing_rows, names_categories, numbers_of
 from dualembed.data.refusal import some
+from dualembed.data.roles import ROLES, Kind, Role
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-FEATURES = ("state", "x", "instrument", "control")  # what a function depends on, in their own names
+# What a function depends on, in their own names.
+FEATURES = tuple(ROLES[name] for name in ("states", "X", "instruments", "controls"))
 LEVELS = 64  # of a category, as many as the estimators take
 
 
@@ -26,11 +28,11 @@ def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[s
 
     Text that mostly reads as numbers is no category unless it is said to be: a cell of it is rather wrong.
     """
-    known = {name: role for role in FEATURES for name in columns.get(role, ())}
+    known = {name: role for role in FEATURES for name in columns.get(role.word, ())}
     said = chosen_columns(list(known), spec, "--categorical") if spec and spec.strip() else []
     for name, role in known.items():
         if name not in said and names_categories(table, name):
-            _check_few(table, name, option_of(role))
+            _check_few(table, name, role.option)
             said.append(name)
     return said
 
@@ -70,33 +72,33 @@ def complete(table: pa.Table, columns: Columns, *, drop: bool) -> tuple[pa.Table
 
 
 def arguments(
-    table: pa.Table, columns: Columns, wanted: Mapping[str, str], *, categories: Collection[str] = ()
+    table: pa.Table, columns: Columns, wanted: Sequence[Role], *, categories: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What the columns hold, by the names of a method's arguments."""
-    found = {}
-    for role, argument in wanted.items():
-        if role not in columns:
+    """What the columns of these roles hold, by the names of a method's arguments."""
+    found: dict[str, Any] = {}
+    for role in wanted:
+        if role.word not in columns:
             continue
-        names, option = columns[role], option_of(role)
-        called = columns.get(FOLLOWING.get(role, role), names)
-        if role in LABELS:
-            found[argument] = _labels(table, names[0])
-        elif role in ACTIONS:
-            found[argument] = _actions(table, names, called, option)
-        elif role in TABLES:
-            found[argument] = _features(table, names, called, option=option, categories=categories)
+        names = columns[role.word]
+        called = names if role.follows is None else columns.get(ROLES[role.follows].word, names)
+        if role.kind is Kind.LABEL:
+            found[role.name] = _labels(table, names[0])
+        elif role.kind is Kind.ACTION:
+            found[role.name] = _actions(table, names, called, role.option)
+        elif role.kind is Kind.TABLE:
+            found[role.name] = _features(table, names, called, option=role.option, categories=categories)
         else:
-            found[argument] = numbers_of(table, names[0], option)
+            found[role.name] = numbers_of(table, names[0], role.option)
     return found
 
 
 def check_varying(table: pa.Table, columns: Columns) -> None:
     """Raise where every column that a function could depend on has the same value in all rows."""
-    for role in ("state", "x"):
-        names = columns.get(role, [])
+    for role in (ROLES["states"], ROLES["X"]):
+        names = columns.get(role.word, [])
         if names and all(len(table.column(name).unique()) == 1 for name in names):
             raise InputError(
-                f"{option_of(role)} has the same value in all {table.num_rows:,} rows ({some(names)}), so that nothing "
+                f"{role.option} has the same value in all {table.num_rows:,} rows ({some(names)}), so that nothing "
                 "can be told apart by it; name other columns"
             )
 
@@ -105,7 +107,7 @@ def fingerprint(table: pa.Table, columns: Columns, task: Task) -> str:
     """A short text that two tables share only if they have the same numbers in the columns that are fitted to."""
     digest = hashlib.sha256()
     for role in task.needs:
-        for name in columns.get(role, ()):
+        for name in columns.get(ROLES[role].word, ()):
             values = _labels(table, name)
             digest.update(repr(values.tolist()).encode() if values.dtype.kind == "O" else values.tobytes())
     return digest.hexdigest()[:16]
@@ -185,7 +187,7 @@ def _idle_columns(mark: str, columns: Columns) -> list[tuple[str, str | None]]:
 
 
 def _followed(columns: Columns) -> list[tuple[str, str]]:
-    return [(following, before) for following, before in FOLLOWING.items() if following in columns]
+    return [(role.word, ROLES[role.follows].word) for role in ROLES.values() if role.follows and role.word in columns]
 
 
 def _filled(table: pa.Table, name: str, other: str | None, *, where: tuple[str, float]) -> Any:

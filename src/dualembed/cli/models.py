@@ -5,39 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dualembed.answers.task import Task
 from dualembed.checks import InputError
 from dualembed.cli.roles import Columns
-from dualembed.cli.tasks import Task, task_of
 from dualembed.data.tables import check_there
 
 
-def loaded(path: Path) -> tuple[Any, str, Task]:
-    """(model, name of its task, task) of a model file."""
+def loaded(path: Path) -> tuple[Any, Task]:
+    """(model, its task) of a model file."""
     check_there(path.expanduser())
     from dualembed.saving import load  # brings JAX, which need not be waited for where there is no file
 
     model = load(path.expanduser())
-    found = task_of(model)
-    if found is None:
+    if not model.task.examples:
         raise InputError(
             f"{path} holds a {type(model).__name__}, which the command line cannot fit or ask; use "
             "dualembed.load in Python"
         )
     if not hasattr(model, "function_"):
         raise InputError(f"{path} holds a model that was saved before it was fitted; fit it and save it again")
-    return model, *found
+    return model, model.task
 
 
 def columns_for_predicting(path: Path, model: Any, task: Task) -> Columns:
     """The columns by meaning that predictions need; of a model saved from Python, as far as it knows names."""
     if hasattr(model, "columns_"):
-        return {role: list(names) for role, names in model.columns_.items() if role in task.asks}
-    codings = {"state": model.coding_, "x": model.coding_}
-    codings |= {"action": getattr(model, "actions_", None), "control": getattr(model, "controls_", None)}
-    asked = {role: codings[role] for role in task.asks if codings[role] is not None}
-    if not all(coding.named for coding in asked.values()):
+        asked = {role.word for role in task.asks}
+        return {word: list(names) for word, names in model.columns_.items() if word in asked}
+    codings = zip(task.asks, model._codings(), strict=False)
+    known = {role.word: coding for role, coding in codings}
+    if not all(coding.named for coding in known.values()):
         raise _refusal(path)
-    return {role: list(coding.names) for role, coding in asked.items()}
+    return {word: list(coding.names) for word, coding in known.items()}
 
 
 def columns_for_scoring(path: Path, model: Any) -> Columns:

@@ -8,7 +8,9 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from dualembed.cli.tasks import TASKS, Task, option_of
+from dualembed.answers.task import Task
+from dualembed.cli.tasks import known_tasks
+from dualembed.data.roles import ROLES
 
 ASKED = "dualembed.task"  # where a context keeps the task that help is asked about
 WIDTH = 76
@@ -32,16 +34,19 @@ def examples(*given: tuple[str, str]) -> str:
     return "\n".join(lines)
 
 
-GENERAL = "\n\n".join(
-    [
-        "Fit a model to a table, save it, and say what it found.",
-        "\b\nTasks (dualembed fit TASK --help tells the options of one):\n"
-        + "\n".join(f"  {name:<19}{task.line}" for name, task in TASKS.items()),
-        f"{COLUMNS} An option that is left out stands for the columns of its own name (state or state_*, reward, "
-        'next_state, ...) where the table has them; --weight "" takes none.',
-        examples(*((name, TASKS[name].examples[0]) for name in ("policy-evaluation", "iv"))),
-    ]
-)
+def general() -> str:
+    """The help of all tasks."""
+    tasks = known_tasks()
+    return "\n\n".join(
+        [
+            "Fit a model to a table, save it, and say what it found.",
+            "\b\nTasks (dualembed fit TASK --help tells the options of one):\n"
+            + "\n".join(f"  {name:<19}{task.line}" for name, task in tasks.items()),
+            f"{COLUMNS} An option that is left out stands for the columns of its own name (state or state_*, reward, "
+            'next_state, ...) where the table has them; --weight "" takes none.',
+            examples(*((name, tasks[name].examples[0]) for name in ("policy-evaluation", "iv"))),
+        ]
+    )
 
 
 class FitCommand(TyperCommand):
@@ -49,7 +54,7 @@ class FitCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The rest of the arguments; --help is answered while they are parsed, when no task is known yet."""
-        ctx.meta[ASKED] = next((word for word in args if word in TASKS), None)
+        ctx.meta[ASKED] = next((word for word in args if word in known_tasks()), None)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -57,40 +62,49 @@ class FitCommand(TyperCommand):
         name = ctx.meta.get(ASKED)
         shown = copy.copy(self)
         if name is not None:
-            shown.help = _about(name, TASKS[name])
-            shown.params = [_called(each, name) for each in sorted(self.params, key=_order(TASKS[name]))]
-            shown.params = [each for each in shown.params if _of_use(each.name, TASKS[name])]
+            task = known_tasks()[name]
+            shown.help = _about(task)
+            shown.params = [_called(each, name) for each in sorted(self.params, key=_order(task))]
+            shown.params = [each for each in shown.params if _of_use(each.name, task)]
         super(FitCommand, shown).format_help(ctx, formatter)
 
 
-def _about(name: str, task: Task) -> str:
+def _about(task: Task) -> str:
     """What a task does, which columns it needs and may have, and two examples."""
-    needs = [*map(option_of, task.needs), *(["--target"] if "target" in task.settings else [])]
+    needs = [ROLES[name].option for name in task.needs]
+    needs += [setting.option for setting in task.settings if setting.default is None]
+    takes = [ROLES[name].option for name in task.takes]
     return "\n\n".join(
         [
             f"Find {task.line}: {task.symbol}.",
-            f"It needs {', '.join(needs)}; it may have {', '.join(map(option_of, task.takes))}. An option that is left "
+            f"It needs {', '.join(needs)}; it may have {', '.join(takes)}. An option that is left "
             f"out stands for the columns of its own name ({_own_names(task)}) where the table has them.",
             COLUMNS,
-            examples(*((name, each) for each in task.examples)),
+            examples(*((task.name, each) for each in task.examples)),
         ]
     )
 
 
 def _own_names(task: Task) -> str:
-    first = next(iter(task.needs))
-    return f"{first} or {first}_*, {', '.join(list(task.needs)[1:])}"
+    first, *others = (ROLES[name].word for name in task.needs)
+    return f"{first} or {first}_*, {', '.join(others)}"
 
 
 def _order(task: Task) -> Any:
     """A key to sort parameters by: arguments, what must be given, columns that may be, and the rest as it stands."""
-    first = ["task", "table", "out", *task.needs, *task.settings, *task.takes]
+    words = {role.name: role.word for role in task.roles}
+    needs, takes = ([words[name] for name in names] for names in (task.needs, task.takes))
+    first = ["task", "table", "out", *needs, *(setting.name for setting in task.settings), *takes]
     return lambda parameter: first.index(parameter.name) if parameter.name in first else len(first)
 
 
 def _of_use(parameter: str | None, task: Task) -> bool:
-    elsewhere = {name for each in TASKS.values() for name in (*each.arguments, *each.settings)}
-    return parameter not in elsewhere or parameter in (*task.arguments, *task.settings)
+    return parameter not in set().union(*map(_words, known_tasks().values())) or parameter in _words(task)
+
+
+def _words(task: Task) -> set[str]:
+    """The parameters of the command that are a task's."""
+    return {role.word for role in task.roles} | {setting.name for setting in task.settings}
 
 
 def _called(parameter: Any, name: str) -> Any:

@@ -12,8 +12,8 @@ from dualembed.cli import options
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dualembed.answers import Task
     from dualembed.cli.roles import Columns
-    from dualembed.cli.tasks import Task
 
 NAMES = ("prediction", "stderr", "lower", "upper")
 
@@ -51,7 +51,7 @@ def predict(
     check_ending("--out", out, WRITABLE)
     check_writable("--out", out, table, model)
     with ending_at_once():
-        fitted, name, task = loaded(model)
+        fitted, task = loaded(model)
     columns = columns_for_predicting(model, fitted, task)
 
     def change(part: pa.Table) -> pa.Table:
@@ -61,7 +61,8 @@ def predict(
         rows, written = change_table(table, out, change)
     if as_json:
         added = [f"{each}{suffix}" for each in _names(fitted)]
-        print_json({"task": name, "predictions": str(out), "rows": written, "dropped": rows - written, "added": added})
+        counts = {"rows": written, "dropped": rows - written}
+        print_json({"task": task.name, "predictions": str(out), **counts, "added": added})
     else:
         dropped = f" ({counted(rows - written, 'row')} without a number dropped)" if rows > written else ""
         typer.echo(f"Wrote {counted(written, 'row')} with {task.symbol} as prediction{suffix} to {out}{dropped}.")

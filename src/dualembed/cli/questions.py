@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dualembed.answers import Question
+    from dualembed.answers import Question, Task
     from dualembed.cli.roles import Columns
-    from dualembed.cli.tasks import Task
 
 # One of name=value, either of which may stand in double quotes, as in a CSV file.
 PART = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^"=,]*?))\s*=\s*(?:"((?:[^"]|"")*)"|([^",]*?))\s*(?:,|$)')
@@ -42,7 +41,7 @@ class Reader:
     @functools.cached_property
     def known(self) -> dict[str, Any]:
         """How each of the columns is coded, by name."""
-        return _known(self.model, self.columns)
+        return _known(self.model, self.task, self.columns)
 
     def questions(self, places: Sequence[str], points: Path | None = None, option: str = "--at") -> list[Question]:
         """One question for each place, and one for the table."""
@@ -128,13 +127,12 @@ def effects(
     return found
 
 
-def _known(model: Any, columns: Columns) -> dict[str, Any]:
+def _known(model: Any, task: Task, columns: Columns) -> dict[str, Any]:
     """How each of the columns that the model asks for is coded, by name; of a copy, how the other is."""
-    codings = {"state": model.coding_, "x": model.coding_}
-    codings |= {"action": getattr(model, "actions_", None), "control": getattr(model, "controls_", None)}
+    codings = {role.word: coding for role, coding in zip(task.asks, model._codings(), strict=False)}
     found = {}
-    for role, names in columns.items():
-        coded = codings[role].columns
+    for word, names in columns.items():
+        coded = codings[word].columns
         for name, column in zip(names, coded, strict=True):
             found[name] = column if column.copy_of is None else coded[column.copy_of]
     return found

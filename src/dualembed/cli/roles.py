@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from dualembed.answers.task import Task
 from dualembed.checks import InputError
-from dualembed.cli.tasks import FOLLOWING, TABLES, Task, option_of
+from dualembed.cli.tasks import option_of
 from dualembed.data.columns import chosen_columns
 from dualembed.data.refusal import nearest, some
+from dualembed.data.roles import ROLES, Role
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,20 +20,21 @@ Columns = dict[str, list[str]]
 ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
-def check_options(task: Task, name: str, options: Mapping[str, str | None]) -> None:
+def check_options(task: Task, options: Mapping[str, str | None]) -> None:
     """Raise where an option for columns is given that the task has no use for."""
-    idle = [role for role, spec in options.items() if spec is not None and role not in task.arguments]
+    words = {role.word: role for role in task.roles}
+    idle = [word for word, spec in options.items() if spec is not None and word not in words]
     if idle:
-        used = ", ".join(map(option_of, task.arguments))
-        raise InputError(f"{option_of(idle[0])} has no use in {name}, whose columns are {used}; leave it out")
-    for role, spec in options.items():
-        if spec is not None and not spec.strip() and role in task.needs:
-            raise InputError(f"{option_of(role)} is empty, but {name} needs it; name its columns")
+        used = ", ".join(role.option for role in task.roles)
+        raise InputError(f"{option_of(idle[0])} has no use in {task.name}, whose columns are {used}; leave it out")
+    for word, spec in options.items():
+        if spec is not None and not spec.strip() and words[word].name in task.needs:
+            raise InputError(f"{words[word].option} is empty, but {task.name} needs it; name its columns")
 
 
 def forgotten(task: Task, options: Mapping[str, str | None], columns: Columns, table: pa.Table) -> list[str]:
     """What a table seems to say that no option asks for, in plain words; an empty option is not for getting it."""
-    if "terminated" not in task.arguments or "terminated" in columns or options.get("terminated") is not None:
+    if "terminated" not in task.takes or "terminated" in columns or options.get("terminated") is not None:
         return []
     used = {name for own in columns.values() for name in own}
     named = [name for name in table.column_names if any(word in name.lower() for word in ENDINGS)]
@@ -50,60 +53,62 @@ def columns_by_role(task: Task, options: Mapping[str, str | None], names: Sequen
     the others; what follows has the names of what it follows with next_ before them. An empty option is for none.
     """
     columns: Columns = {}
-    for role in task.arguments:
-        spec, taken = options.get(role), [name for own in columns.values() for name in own]
+    for role in task.roles:
+        spec, taken = options.get(role.word), [name for own in columns.values() for name in own]
         if spec is None:
             found = _well_known(role, columns, names)
         else:
-            found = chosen_columns(names, spec, option_of(role), taken=taken) if spec.strip() else []
-        if not found and role in task.needs:
+            found = chosen_columns(names, spec, role.option, taken=taken) if spec.strip() else []
+        if not found and role.name in task.needs:
             _refuse_missing(role, columns, names)
-        if len(found) > 1 and role not in TABLES:
-            raise InputError(f"{option_of(role)} must be one column, not {len(found)} ({some(found)}); name one")
+        if len(found) > 1 and not role.several:
+            raise InputError(f"{role.option} must be one column, not {len(found)} ({some(found)}); name one")
         if found:
-            columns[role] = found
-    for following, before in FOLLOWING.items():
-        if following in columns:
-            columns[following] = _paired(columns[before], columns[following], before, following)
+            columns[role.word] = found
+    for role in task.roles:
+        if role.follows is not None and role.word in columns:
+            before = ROLES[role.follows]
+            columns[role.word] = _paired(columns[before.word], columns[role.word], before, role)
     return columns
 
 
-def _well_known(role: str, columns: Columns, names: Sequence[str]) -> list[str]:
+def _well_known(role: Role, columns: Columns, names: Sequence[str]) -> list[str]:
     """The columns that have the names expected for this meaning, none where there are none."""
-    if role in FOLLOWING:
-        found = [f"next_{name}" for name in columns[FOLLOWING[role]]]
+    if role.follows is not None:
+        found = _next_names(role, columns)
         return found if all(name in names for name in found) else []
-    if role in names:
-        return [role]
-    several = role in TABLES and any(name.startswith(f"{role}_") for name in names)
-    return chosen_columns(names, f"{role}_*", option_of(role)) if several else []
+    if role.word in names:
+        return [role.word]
+    several = role.several and any(name.startswith(f"{role.word}_") for name in names)
+    return chosen_columns(names, f"{role.word}_*", role.option) if several else []
 
 
-def _refuse_missing(role: str, columns: Columns, names: Sequence[str]) -> NoReturn:
-    if role in FOLLOWING:
-        wanted = [f"next_{name}" for name in columns[FOLLOWING[role]]]
-        absent = next(name for name in wanted if name not in names)
-    else:
-        absent = role
-    others = f" (nor any {role}_...)" if role in TABLES and role not in FOLLOWING else ""
+def _next_names(role: Role, columns: Columns) -> list[str]:
+    """The names that columns have which follow others."""
+    return [f"next_{name}" for name in columns[ROLES[role.follows or ""].word]]
+
+
+def _refuse_missing(role: Role, columns: Columns, names: Sequence[str]) -> NoReturn:
+    absent = role.word
+    if role.follows is not None:
+        absent = next(name for name in _next_names(role, columns) if name not in names)
+    others = f" (nor any {role.word}_...)" if role.several and role.follows is None else ""
     taken = {name for own in columns.values() for name in own}
     raise InputError(
-        f"the table has no column {absent!r}{others}, so {option_of(role)} must name what it has instead (there are "
+        f"the table has no column {absent!r}{others}, so {role.option} must name what it has instead (there are "
         f"{some(names)}){nearest(absent, [name for name in names if name not in taken])}"
     )
 
 
-def _paired(before: list[str], following: list[str], first: str, second: str) -> list[str]:
+def _paired(before: list[str], following: list[str], first: Role, second: Role) -> list[str]:
     """The columns that follow, each in the place of the one that it follows; by name, where the names tell."""
     if len(before) != len(following):
         raise InputError(
-            f"{option_of(second)} must have a column for each of {option_of(first)}, but there are {len(following)} "
+            f"{second.option} must have a column for each of {first.option}, but there are {len(following)} "
             f"({some(following)}) for {len(before)} ({some(before)})"
         )
     both = [name for name in following if name in before]
     if both:
-        raise InputError(
-            f"the column {both[0]!r} is named by {option_of(first)} and by {option_of(second)}; name others"
-        )
+        raise InputError(f"the column {both[0]!r} is named by {first.option} and by {second.option}; name others")
     named = [f"next_{name}" for name in before]
     return named if set(named) == set(following) else following

@@ -37,18 +37,18 @@ def score(
 
     check_there(table.expanduser())
     with working("Scoring"), ending_at_once():
-        fitted, name, task = loaded(model)
+        fitted, task = loaded(model)
         columns = columns_for_scoring(model, fitted)
         whole = read_table(table)
         check_columns(columns, whole.column_names, model)
         kept, dropped = complete(whole, columns, drop=drop_missing)
-        given = arguments(kept, columns, task.arguments, categories=categories_of(fitted))
-        error = getattr(fitted, task.error)(**given)
+        given = arguments(kept, columns, task.roles, categories=categories_of(fitted))
+        error = fitted.error(**given)
         found = {
-            "task": name,
+            "task": task.name,
             "rows": kept.num_rows,
             "dropped": dropped,
-            "error": {"what": task.error_words, "value": error.value, "stderr": error.stderr},
+            "error": {"what": task.error, "value": error.value, "stderr": error.stderr},
             "consistency": _consistency(fitted, given),
             "fitted_to_these_rows": fingerprint(kept, columns, task) == getattr(fitted, "fingerprint_", None),
         }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Answer, Question
+from dualembed.answers import Answer, Question, Task
 from dualembed.estimates import Estimate
 from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
 from dualembed.estimators.diagnostics import seldom_done
@@ -15,7 +15,7 @@ from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import out_of_order
 from dualembed.estimators.rows import starts, steps, vector
 from dualembed.estimators.solved import Headline
-from dualembed.estimators.transitions import TransitionEstimator, Transitions
+from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator, Transitions
 from dualembed.policies import TOLERANCE, GaussianPolicy
 from dualembed.problems import ActionValue
 from dualembed.selection import Consistency
@@ -39,6 +39,32 @@ class ActionValueEvaluator(TransitionEstimator):
     >>> model.predict([0.0, 0.0], [0, 1]).round(1).tolist()  # taking 1 for ever is worth 1 / (1 - 0.5)
     [1.0, 2.0]
     """
+
+    task = Task(
+        "action-value",
+        "the reward that follows from an action in a state",
+        title="Action values",
+        question="How much reward follows in the long run from taking an action in a state, and then acting by the "
+        "policy in question? The data are single steps that anyone took: a state, an action, its reward, and the next "
+        "state.",
+        function="the action value Q(s, a): the expected sum of discounted rewards after action a in state s",
+        equation="the value of an action must be its reward plus the discounted value of what the policy does next, on "
+        "average",
+        symbol="Q(s, a)",
+        noun="action value",
+        row="transition",
+        error="mean squared Bellman error",
+        mean="The value Q(s, a) of the table's states and actions is {mean} on average, from {lowest} to {highest}.",
+        needs=("states", "actions", "rewards", "next_states", "next_actions"),
+        takes=("terminated", "episodes"),
+        inputs=("states", "actions"),
+        context=("states", "actions"),
+        settings=(DISCOUNT,),
+        examples=(
+            "log.csv --state x --action move --reward r --next-state next_x --next-action plan --out q.dualembed",
+            "log.parquet --state 's*' --next-state 'n*' --episode run --out q.dualembed --report q.html",
+        ),
+    )
 
     def __init__(
         self,
@@ -158,7 +184,7 @@ class ActionValueEvaluator(TransitionEstimator):
         points = self._points(states, actions)
         return density_ratio(self.solved_, points, self._unseen(points))
 
-    def bellman_error(
+    def error(
         self,
         states: Any,
         actions: Any,
@@ -172,6 +198,8 @@ class ActionValueEvaluator(TransitionEstimator):
         data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
         return self._error(data)
 
+    bellman_error = error  # as it was called first
+
     def score(
         self,
         states: Any,
@@ -183,7 +211,7 @@ class ActionValueEvaluator(TransitionEstimator):
         next_actions: Any = None,
     ) -> float:
         """Minus the mean squared Bellman error: higher is better, as model selection wants it."""
-        return -self.bellman_error(states, actions, rewards, next_states, terminated, episodes, next_actions).value
+        return -self.error(states, actions, rewards, next_states, terminated, episodes, next_actions).value
 
     def consistency_test(
         self,

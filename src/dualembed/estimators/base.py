@@ -16,13 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
-from dualembed.answers import Answer, Question
+from dualembed.answers import Answer, Question, Task
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
 from dualembed.estimates import Estimate, check_level
 from dualembed.estimators.coding import Coding
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.estimators.fitting import Recipe, fit, values
+from dualembed.estimators.registry import register
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.tables import is_flat, names_of
 from dualembed.linear.functional import Functional
@@ -61,6 +62,7 @@ class Estimator(BaseEstimator):
     `selection_` says what was chosen and why, `diagnostics_` how far to trust it.
     """
 
+    task: Task  # what the estimator is for; that of a fit is `task_`
     solver: Any
     primal: Any
     dual: Any
@@ -73,6 +75,15 @@ class Estimator(BaseEstimator):
     uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
     solved_: Solved | None = None  # what an averaged fit needs for questions and for more rows
     closed_: MomentFit | None = None  # the same of another closed form
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        register(cls)
+
+    @property
+    def task_(self) -> Task:
+        """What the fit is for, where that depends on what it was given."""
+        return self.task
 
     def _copy(self, *, afresh: bool) -> Self:
         """The same estimator again; `afresh` without what it was fitted to."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Answer, Question
+from dualembed.answers import Answer, Question, Setting, Task
 from dualembed.estimates import Estimate
 from dualembed.estimators.rows import vector
 from dualembed.estimators.tables import is_flat
@@ -37,6 +37,38 @@ class HittingTimeRegressor(TransitionEstimator):
     >>> model.predict([0.9]).tolist(), bool(abs(model.return_time([0.9])[0] - 2) < 0.2)
     ([0.0], True)
     """
+
+    task = Task(
+        "hitting-time",
+        "the mean number of steps until a target is reached",
+        title="Time to a target",
+        question="How many steps does the process take on average, from each state, until it reaches the target? The "
+        "data are single steps; no path need lead all the way.",
+        function="the hitting time h(s): the expected number of steps from state s to the target, with the one that "
+        "enters it; inside the target it is 0, and what figures show there is the time of return",
+        equation="the time from a state must be one step plus the time from the next state, on average",
+        symbol="h(s)",
+        noun="hitting time",
+        row="transition",
+        mean="From the table's states outside the target it is reached after {mean} steps on average, from {lowest} to "
+        "{highest}.",
+        needs=("states", "next_states"),
+        takes=("episodes",),
+        inputs=("states",),
+        context=("states",),
+        settings=(
+            Setting(
+                "target",
+                'States in which a hitting time ends, such as "s1 >= 1"; it is 0 inside, and from outside it counts '
+                "the step that enters.",
+                condition=True,
+            ),
+        ),
+        examples=(
+            'path.csv --state x,y --next-state next_x,next_y --target "x >= 1 and y < 0.5" --out time.dualembed',
+            'path.parquet --state angle --next-state next_angle --target "angle > 2" --out time.dualembed --json',
+        ),
+    )
 
     # Of models that were saved before these were counted nothing is known of the last two.
     shortest_: float = 0.0  # the least that a transition takes
@@ -125,16 +157,18 @@ class HittingTimeRegressor(TransitionEstimator):
         self._coding()
         return self._inside(states) > 0
 
-    def equation_error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
+    def error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
         """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise.
 
         From inside the target h(s) is there the time of return, of which the same equation holds.
         """
         return self._error(Transitions(states, next_states, episodes, durations=durations))
 
+    equation_error = error  # as it was called first
+
     def score(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> float:
-        """Minus the `equation_error`: higher is better, as model selection wants it."""
-        return -self.equation_error(states, next_states, durations, episodes).value
+        """Minus the `error`: higher is better, as model selection wants it."""
+        return -self.error(states, next_states, durations, episodes).value
 
     def consistency_test(
         self,

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
-from dualembed.answers import Question
+from dualembed.answers import Question, Task
 from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
@@ -125,6 +125,20 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
     True
     """
 
+    task = Task(
+        "invariant-regression",
+        "y by the mean of f over variations of x",
+        title="Regression under variations",
+        question="What is y, given an x that might as well have come out a little different (noisy, turned, shifted)? "
+        "The prediction is the mean of one function over such variations of x.",
+        function="the function f, whose mean over variations of x predicts y",
+        equation="given x, the mean of f over its variations must agree with y on average",
+        symbol="f(x)",
+        needs=("X", "y"),
+        inputs=("X",),
+        context=("X",),
+    )
+
     _moves_coded = False
 
     def __init__(
@@ -189,9 +203,11 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
         self.sample_ = RowSample.of(x, points, seed=self.seed_)
 
-    def equation_error(self, X: Any, y: Any) -> Estimate:
+    def error(self, X: Any, y: Any) -> Estimate:
         """E[(E[f(z) | x] - E[y | x])²] on rows that it was not fitted to, without the noise of y."""
         return self._honest(self._fresh(X, y))
+
+    equation_error = error  # as it was called first
 
     def consistency_test(self, X: Any, y: Any, function: Any = None) -> Consistency:
         """Whether f, or any `function` of variations, is consistent with rows that it was not fitted to: a p-value."""
@@ -217,6 +233,22 @@ class InvariantClassifier(ClassifierMixin, Invariant):
     >>> model.predict([[0.7], [-0.7]]).tolist()
     [True, False]
     """
+
+    task = Task(
+        "invariant-classification",
+        "one of two classes by the mean of f over variations of x",
+        title="Classification under variations",
+        question="Which of two classes has an x that might as well have come out a little different (noisy, turned, "
+        "shifted)? The decision is by the mean of one function over such variations of x: positive for the second "
+        "class.",
+        function="the decision function f, whose mean over variations of x decides",
+        equation="the mean of f over variations of x must fit the classes",
+        symbol="f(x)",
+        noun="decision function",
+        needs=("X", "y"),
+        inputs=("X",),
+        context=("X",),
+    )
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -11,7 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.answers import Question
+from dualembed.answers import Question, Task
 from dualembed.estimates import Estimate
 from dualembed.estimators.base import refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
@@ -39,6 +40,35 @@ class IVRegressor(RegressorMixin, Effects):
     >>> bool(abs(effect - 1) < 0.2)
     True
     """
+
+    task = Task(
+        "iv",
+        "the effect of x on y, by instruments where there are any",
+        title="Effect by instruments",
+        question="What does changing x do to y? Plain regression cannot say, where hidden causes move both. "
+        "Instruments help: they move x, and touch y through x only.",
+        function="the structural function f(x): what y would be on average if x were set by hand",
+        equation="given the instruments, y and f(x) must agree on average",
+        symbol="f(x)",
+        error="mean squared error of the conditional mean",
+        mean="f(x) is {mean} on average over the table's rows, from {lowest} to {highest}.",
+        needs=("X", "y"),
+        takes=("instruments", "controls", "groups"),
+        inputs=("X", "controls"),
+        context=("instruments", "controls"),
+        examples=(
+            "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
+            "survey.csv --x dose,age --y outcome --episode clinic --out mean.dualembed --report mean.html",
+        ),
+    )
+
+    instruments_: Coding | None = None
+    controls_: Coding | None = None
+
+    @property
+    def task_(self) -> Task:
+        """Effects by instruments, or plain regression without."""
+        return self.task if self.instruments_ is not None else REGRESSION
 
     def __init__(
         self,
@@ -124,13 +154,13 @@ class IVRegressor(RegressorMixin, Effects):
         bands = [spread.band(points, level) for spread in self._spreads()]
         return np.minimum(*(band[0] for band in bands)), np.maximum(*(band[1] for band in bands))
 
-    def moment_error(
-        self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None
-    ) -> Estimate:
+    def error(self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None) -> Estimate:
         """E[E[y - f(X) | instruments]²] on rows that it was not fitted to, without the noise of y."""
         check_is_fitted(self, "function_")
         problem = self._problem(X, y, instruments, controls)
         return self._honest(problem, groups=labels_of("groups", groups, problem.source.rows))
+
+    moment_error = error  # as it was called first
 
     def score(
         self,
@@ -141,7 +171,7 @@ class IVRegressor(RegressorMixin, Effects):
         sample_weight: Any = None,
         groups: Any = None,
     ) -> float:
-        """R² of plain regression; with instruments minus the `moment_error`, since R² would reward confounding.
+        """R² of plain regression; with instruments minus the `error`, since R² would reward confounding.
 
         `sample_weight` (n,) is for R²; `groups` (n,) for the error, whose folds keep each group together.
         """
@@ -152,7 +182,7 @@ class IVRegressor(RegressorMixin, Effects):
                     "sample_weight has no use with instruments, since the honest error counts every row alike; leave "
                     "it out, or repeat rows"
                 )
-            return -self.moment_error(X, y, instruments, controls, groups).value
+            return -self.error(X, y, instruments, controls, groups).value
         found = self.predict(X, controls)
         labels_of("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
@@ -343,3 +373,14 @@ def _beside(points: np.ndarray, coding: Coding | None, controls: Any) -> np.ndar
 def _check_given(coding: Coding | None, controls: Any) -> None:
     if (coding is None) != (controls is None):
         raise checks.InputError("controls must be given here as in the fit: in both or in neither")
+
+
+REGRESSION = dataclasses.replace(
+    IVRegressor.task,
+    title="Regression",
+    question="What is y on average, given x? No instruments were given, so that the answer is about prediction: where "
+    "hidden causes move both x and y, it is not the effect of changing x.",
+    function="the regression function f(x): the mean of y given x",
+    equation="given x, y and f(x) must agree on average",
+    context=("X", "controls"),
+)

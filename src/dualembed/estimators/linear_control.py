@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dualembed.answers import Question
+from dualembed.answers import Question, Task
 from dualembed.estimates import Estimate
 from dualembed.estimators.rows import vector
 from dualembed.estimators.transitions import TransitionEstimator, Transitions
@@ -32,6 +32,29 @@ class LinearControl(TransitionEstimator):
     >>> bool(abs(model.predict([0.3])[0] - exact) < 0.05)
     True
     """
+
+    task = Task(
+        "linear-control",
+        "where it is cheap to be, in linearly solvable control",
+        title="Linearly solvable control",
+        question="Where is it cheap to be, if one may steer a random process and pays for running and for steering? "
+        "The data are single steps of the process without steering.",
+        function="the desirability z(s) = exp(−least cost until the end): 1 where the end is free, near 0 where it is "
+        "dear",
+        equation="the desirability of a state must be that of the next, on average, times exp(−running cost)",
+        symbol="z(s)",
+        noun="desirability",
+        row="transition",
+        mean="The desirability z(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
+        needs=("states", "costs", "next_states", "terminal"),
+        takes=("terminal_costs", "episodes"),
+        inputs=("states",),
+        context=("states",),
+        examples=(
+            "steps.csv --state x --cost cost --next-state next_x --terminal end --out cheap.dualembed",
+            "steps.parquet --state 's*' --next-state 'n*' --terminal-cost toll --out cheap.dualembed --json",
+        ),
+    )
 
     def __init__(
         self,
@@ -90,18 +113,20 @@ class LinearControl(TransitionEstimator):
         with np.errstate(divide="ignore"):
             return -np.log(np.maximum(found, 0.0))
 
-    def equation_error(
+    def error(
         self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
     ) -> Estimate:
         """E[E[z(s) - exp(-q(s)) z(s') | s]²] on transitions that it was not fitted to, without their noise."""
         data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
         return self._error(data)
 
+    equation_error = error  # as it was called first
+
     def score(
         self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
     ) -> float:
-        """Minus the `equation_error`: higher is better, as model selection wants it."""
-        return -self.equation_error(states, costs, next_states, terminal, terminal_costs, episodes).value
+        """Minus the `error`: higher is better, as model selection wants it."""
+        return -self.error(states, costs, next_states, terminal, terminal_costs, episodes).value
 
     def consistency_test(
         self,

@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.answers import Answer, Question
+from dualembed.answers import Answer, Question, Task
 from dualembed.estimates import Estimate
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import Returns, out_of_order
 from dualembed.estimators.rows import starts, vector
 from dualembed.estimators.solved import Headline, Solved
-from dualembed.estimators.transitions import TransitionEstimator, Transitions
+from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator, Transitions
 from dualembed.problems import PolicyEvaluation
 from dualembed.propensities import overlap as overlap_of
 from dualembed.selection import Consistency
@@ -38,6 +38,32 @@ class PolicyEvaluator(TransitionEstimator):
     >>> bool(np.all(np.abs(values - np.array([1, -1]) / 0.6) < 2 * errors))  # V(s) = s / (1 - 0.8 · 0.5)
     True
     """
+
+    task = Task(
+        "policy-evaluation",
+        "the reward that a policy collects from each state on",
+        title="Policy evaluation",
+        question="How much reward will a way of acting (a policy) collect in the long run, from each state on? The "
+        "data are single steps: a state, the reward it brought, and the state that followed. Later rewards count less: "
+        "each step of waiting multiplies them by the discount.",
+        function="the value V(s): the expected sum of discounted rewards from state s on",
+        equation="the value of a state must be the reward there plus the discounted value of the next state, on "
+        "average",
+        symbol="V(s)",
+        noun="value",
+        row="transition",
+        error="mean squared Bellman error",
+        mean="The value V(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
+        needs=("states", "rewards", "next_states"),
+        takes=("terminated", "weights", "episodes"),
+        inputs=("states",),
+        context=("states",),
+        settings=(DISCOUNT,),
+        examples=(
+            "log.parquet --state 's*' --next-state 'n*' --episode run --discount 0.95 --out value.dualembed",
+            "log.csv --state x,speed --reward r --next-state next_x,next_speed --terminated done --out value.dualembed",
+        ),
+    )
 
     starts_: Any
     returns_: Returns | None = None
@@ -172,7 +198,7 @@ class PolicyEvaluator(TransitionEstimator):
         points = self._coding().encode(states)
         return density_ratio(self.solved_, points, self._unseen(points))
 
-    def bellman_error(
+    def error(
         self,
         states: Any,
         rewards: Any,
@@ -188,6 +214,8 @@ class PolicyEvaluator(TransitionEstimator):
         data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
         return self._error(data)
 
+    bellman_error = error  # as it was called first
+
     def score(
         self,
         states: Any,
@@ -198,7 +226,7 @@ class PolicyEvaluator(TransitionEstimator):
         episodes: Any = None,
     ) -> float:
         """Minus the mean squared Bellman error: higher is better, as model selection wants it."""
-        return -self.bellman_error(states, rewards, next_states, terminated, weights, episodes).value
+        return -self.error(states, rewards, next_states, terminated, weights, episodes).value
 
     def consistency_test(
         self,

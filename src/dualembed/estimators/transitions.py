@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.answers import Question
+from dualembed.answers import Question, Setting
 from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.coding import Coding, Column, coding_of
@@ -21,6 +21,8 @@ from dualembed.estimators.solved import Headline
 from dualembed.linear.fit import nearest
 from dualembed.selection import Consistency
 from dualembed.selection.rows import PLACES
+
+DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,14 +17,6 @@ ROWS = 2000  # of the data that are looked at
 INSIDE = 0.5, 99.5  # percentiles of a column between which it is drawn
 GRID = 80  # values of a number
 
-SYMBOLS = {
-    "PolicyEvaluator": "value V(s)",
-    "ActionValueEvaluator": "action value Q(s, a)",
-    "HittingTimeRegressor": "hitting time h(s)",
-    "LinearControl": "desirability z(s)",
-    "InvariantClassifier": "decision function f(x)",
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -140,8 +132,7 @@ def learnt(model: Any, data: Any = None) -> Field:
     _check_fitted(model)
     codings = [model.coding_, getattr(model, "actions_", None), getattr(model, "controls_", None)]
     spreads = () if model.uncertainty_ is None else tuple(model.uncertainty_.spreads)
-    symbol = next((SYMBOLS[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in SYMBOLS), "f(x)")
-    return _field(symbol, model, codings, model.function_, spreads, tables_of(model, data))
+    return _field(model.task_.label, model, codings, model.function_, spreads, tables_of(model, data))
 
 
 def witnessed(model: Any, data: Any = None) -> Field:

@@ -12,7 +12,6 @@ from dualembed.plot.functions import dependence, leading
 from dualembed.report.elements import Markup, between, element, number, paragraph, plus_minus, shown
 from dualembed.report.images import image
 from dualembed.report.trust import warnings
-from dualembed.report.words import words_of
 from dualembed.report.worth import policy_value, verdict_of
 
 SIZE = (3.2, 2.2)
@@ -48,7 +47,7 @@ def _changed(model: Any) -> list[Any]:
 
 def _facts(model: Any) -> list[Markup]:
     found = model.diagnostics_
-    facts = [f"Learnt from {found.rows:,} {words_of(model).row}s: {words_of(model).function}."]
+    facts = [f"Learnt from {found.rows:,} {model.task_.row}s: {model.task_.function}."]
     facts += _worth(model)
     if found.held_out is not None:
         judged = found.held_out

@@ -9,7 +9,6 @@ import numpy as np
 
 from dualembed.plot.fields import names_of
 from dualembed.report.elements import Markup, across, element, paragraph, table
-from dualembed.report.words import words_of
 
 CODINGS = ("inputs_", "coding_", "actions_", "instruments_", "controls_")
 LABELS = ("episodes", "groups")
@@ -31,7 +30,7 @@ def at_a_glance(model: Any, tables: dict[str, Any]) -> Markup:
 
 
 def _counts(model: Any, tables: dict[str, Any]) -> str:
-    said = f"The model was fitted to {model.diagnostics_.rows:,} {words_of(model).row}s"
+    said = f"The model was fitted to {model.diagnostics_.rows:,} {model.task_.row}s"
     for name in LABELS:
         if name in tables:
             sizes = np.unique(np.asarray(tables[name]), return_counts=True)[1]

@@ -17,7 +17,6 @@ from dualembed.report.answer import answer
 from dualembed.report.elements import Markup, element, listed, paragraph, shown, table, text
 from dualembed.report.glance import at_a_glance
 from dualembed.report.images import figure, gallery
-from dualembed.report.words import words_of
 
 PANELS = 9
 PACKAGES = ("dualembed", "jax", "numpy", "scikit-learn")
@@ -59,7 +58,7 @@ def page(model: Any, *, data: Any = None, command: str | None = None, title: str
         element("section", element("h2", name), content(), id=anchor, tabindex="-1")
         for anchor, name, content in sections
     ]
-    return _document(title or words_of(model).title, element("nav", links, aria_label="Sections"), body)
+    return _document(title or model.task_.title, element("nav", links, aria_label="Sections"), body)
 
 
 def _document(title: str, navigation: Markup, body: list[Markup]) -> str:
@@ -76,8 +75,8 @@ def _document(title: str, navigation: Markup, body: list[Markup]) -> str:
 
 
 def _question(model: Any) -> Markup:
-    words = words_of(model)
-    return element("div", paragraph(words.question), paragraph(f"What is learnt is {words.function}."))
+    task = model.task_
+    return element("div", paragraph(task.question), paragraph(f"What is learnt is {task.function}."))
 
 
 def _function(model: Any, field: Field, data: Any) -> Markup:

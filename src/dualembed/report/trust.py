@@ -14,7 +14,6 @@ from dualembed.plot.witnesses import SIGNIFICANT, remaining
 from dualembed.report.elements import Markup, element, listed, number, paragraph, percent, plus_minus, table
 from dualembed.report.facts import facts
 from dualembed.report.images import figure, gallery
-from dualembed.report.words import words_of
 
 PANELS = 6
 WORST = 5  # contexts
@@ -24,7 +23,7 @@ APART = 0.5  # standard deviations between contexts that are listed
 
 def still_wrong(model: Any, tables: dict[str, Any]) -> Markup:
     """The witness drawn, and a table of the contexts where it is furthest from zero."""
-    asked = f"The equation says: {words_of(model).equation}."
+    asked = f"The equation says: {model.task_.equation}."
     try:
         field = witnessed(model, tables)
     except checks.InputError as reason:

@@ -106,7 +106,7 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.unconditional": "Unconditional",
     },
     "propensities": {"propensities": "Overlap"},
-    "report": {"report.effects": "Effect", "report.words": "Words", "report.worth": "Worth"},
+    "report": {"report.effects": "Effect", "report.worth": "Worth"},
     "saddle": {"saddle": "DualFunction Saddle"},
     "samplers": {
         "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "
@@ -162,7 +162,7 @@ PARTS: dict[str, dict[str, str]] = {
 }
 RENAMED: dict[str, str] = {}
 """Words whose class has another name by now, with that name."""
-GONE: frozenset[str] = frozenset()
+GONE: frozenset[str] = frozenset({"report.Words"})
 """Words of older files whose class is no more; no other class takes one."""
 
 

@@ -1,0 +1,74 @@
+"""What columns may mean to an estimator: one role each, with its option on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+
+class Kind(enum.Enum):
+    """What the columns of a role hold."""
+
+    TABLE = "table"  # numbers or categories, in one column or several
+    ACTION = "action"  # the same, of actions: whole numbers and labels are discrete
+    NUMBER = "number"
+    MARK = "mark"  # 0 or 1
+    LABEL = "label"  # anything; equal labels belong together
+
+
+@dataclasses.dataclass(frozen=True)
+class Role:
+    """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
+
+    What `follows` another role has a column for each of its columns, in the same units.
+    """
+
+    name: str
+    option: str
+    kind: Kind
+    help: str
+    follows: str | None = None
+
+    @property
+    def word(self) -> str:
+        """What a column of this role alone is called where nothing else is said.
+
+        >>> ROLES["next_states"].word
+        'next_state'
+        """
+        return self.option.removeprefix("--").replace("-", "_")
+
+    @property
+    def several(self) -> bool:
+        """Whether several columns may have this role together."""
+        return self.kind in (Kind.TABLE, Kind.ACTION)
+
+
+ROLES: dict[str, Role] = {
+    role.name: role
+    for role in (
+        Role("states", "--state", Kind.TABLE, "Where the process is."),
+        Role("actions", "--action", Kind.ACTION, "What was done there."),
+        Role("rewards", "--reward", Kind.NUMBER, "What it brought."),
+        Role("next_states", "--next-state", Kind.TABLE, "Where it led, one for each of --state.", follows="states"),
+        Role(
+            "next_actions",
+            "--next-action",
+            Kind.ACTION,
+            "What the evaluated policy does at the next state.",
+            follows="actions",
+        ),
+        Role("terminated", "--terminated", Kind.MARK, "1 where nothing follows; 0 at a time limit."),
+        Role("weights", "--weight", Kind.NUMBER, "Importance weights, for data of another policy."),
+        Role("episodes", "--episode", Kind.LABEL, "Label of rows that depend on each other."),
+        Role("groups", "--episode", Kind.LABEL, "Label of rows that depend on each other."),
+        Role("X", "--x", Kind.TABLE, "Causes, whose effect is asked for."),
+        Role("y", "--y", Kind.NUMBER, "The outcome."),
+        Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only."),
+        Role("controls", "--control", Kind.TABLE, "What y depends on besides, moved by nothing hidden."),
+        Role("costs", "--cost", Kind.NUMBER, "What being in the state costs."),
+        Role("terminal", "--terminal", Kind.MARK, "1 where the next state is an end."),
+        Role("terminal_costs", "--terminal-cost", Kind.NUMBER, "What that end costs; 0 if left out."),
+    )
+}
+"""Every role by its name."""
