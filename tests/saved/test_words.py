@@ -20,7 +20,14 @@ from dualembed.saving.migrations import STEPS, WORDS_OF_0_1, migrate
 # Importing these is to run or to need something, and no model holds anything of theirs.
 ELSEWHERE = ("dualembed.cli", "dualembed.experiments", "dualembed.__main__")
 # Classes, as "module:class", that no model ever holds.
-NEVER_HELD = frozenset({"dualembed.answers.task:Setting", "dualembed.answers.task:Task", "dualembed.data.roles:Role"})
+NEVER_HELD = frozenset(
+    {
+        "dualembed.answers.task:Setting",
+        "dualembed.answers.task:Task",
+        "dualembed.data.roles:Role",
+        "dualembed.estimators.signatures:Data",
+    }
+)
 
 
 def classes_with_fields() -> Iterator[type]:

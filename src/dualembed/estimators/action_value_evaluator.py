@@ -8,17 +8,16 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
-from dualembed.estimates import Estimate
 from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
 from dualembed.estimators.diagnostics import seldom_done
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import out_of_order
 from dualembed.estimators.rows import starts, steps, vector
+from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
-from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator, Transitions
+from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.policies import TOLERANCE, GaussianPolicy
 from dualembed.problems import ActionValue
-from dualembed.selection import Consistency
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features
 
@@ -102,32 +101,8 @@ class ActionValueEvaluator(TransitionEstimator):
         `terminated` (n,) is 1 where nothing follows; `episodes` (n,) label rows that depend on each other;
         `next_actions` are those that the evaluated policy takes at the next states, where no `policy` is given.
         """
-        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
+        data = Data(states, next_states, actions, next_actions, rewards, terminated, episodes=episodes)
         return self._fit(data)
-
-    def partial_fit(
-        self,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        episodes: Any = None,
-        next_actions: Any = None,
-    ) -> ActionValueEvaluator:
-        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
-        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
-        return self._partial_fit(data)
-
-    def predict(self, states: Any, actions: Any, return_std: bool = False) -> Any:
-        """Q(s, a), shape (n,); with `return_std` also its standard errors (n,)."""
-        points, strays = self._locate(states, actions)
-        return self._predicted(points, return_std=return_std, strays=strays)
-
-    def interval(self, states: Any, actions: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of Q at each pair, each covering it by itself with that probability."""
-        points, strays = self._locate(states, actions)
-        return self._interval(points, level, strays)
 
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states.
@@ -155,12 +130,9 @@ class ActionValueEvaluator(TransitionEstimator):
         pairs, shares = self.starts_  # type: ignore[misc]
         return Question.mean(words, pairs, shares, self._own_groups(len(pairs)))
 
-    def at(self, states: Any, actions: Any) -> Question:
-        """The question of the mean of Q over these states and actions: of Q itself, where it is one pair."""
-        points, strays = self._locate(states, actions)
-        return Question.mean("Q over the given states and actions", points, strays=strays)
-
-    def difference(self, states: Any, actions: Any, other_states: Any = None, other_actions: Any = None) -> Question:
+    def difference(  # type: ignore[override]
+        self, states: Any, actions: Any, other_states: Any = None, other_actions: Any = None
+    ) -> Question:
         """The question of the mean of Q over these pairs less that over others: of Q(s, a) - Q(s0, a0), for one each.
 
         Where the other states, or the other actions, are left out, they are the same ones: `difference(s, a,
@@ -181,61 +153,12 @@ class ActionValueEvaluator(TransitionEstimator):
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
         """
-        points = self._points(states, actions)
+        points, _ = self._locate(Data(states, actions=actions))
         return density_ratio(self.solved_, points, self._unseen(points))
 
-    def error(
-        self,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        episodes: Any = None,
-        next_actions: Any = None,
-    ) -> Estimate:
-        """The mean squared Bellman error E[E[Q(s,a) - r - discount Q(s',a') | s, a]²] on transitions not fitted to."""
-        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
-        return self._error(data)
+    bellman_error = TransitionEstimator.error  # as it was called first
 
-    bellman_error = error  # as it was called first
-
-    def score(
-        self,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        episodes: Any = None,
-        next_actions: Any = None,
-    ) -> float:
-        """Minus the mean squared Bellman error: higher is better, as model selection wants it."""
-        return -self.error(states, actions, rewards, next_states, terminated, episodes, next_actions).value
-
-    def consistency_test(
-        self,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        episodes: Any = None,
-        next_actions: Any = None,
-        function: Any = None,
-    ) -> Consistency:
-        """Whether Q, or any `function` of (states, actions), is consistent with these transitions: a p-value.
-
-        The function must not have been fitted to them. This needs no fit where a function is given.
-        """
-        data = Transitions(states, next_states, episodes, actions, next_actions, rewards, terminated)
-        return self._consistency(data, function)
-
-    def witness(self, states: Any, actions: Any, return_std: bool = False) -> Any:
-        """E[Q(s,a) - r - discount Q(s',a') | s, a] as the data show it: where the equation still fails."""
-        return self._witnessed(self._points(states, actions), return_std=return_std)
-
-    def _begin(self, data: Transitions) -> Any:
+    def _begin(self, data: Data) -> Any:
         problem = super()._begin(data)
         self.starts_ = self._starts(data, problem)
         self._note(out_of_order(problem.source.table, data.episodes))
@@ -246,7 +169,7 @@ class ActionValueEvaluator(TransitionEstimator):
             self._note(seldom_done(weights, self.discount ** steps(data.episodes)))
         return problem
 
-    def _go_on(self, data: Transitions) -> Any:
+    def _go_on(self, data: Data) -> Any:
         problem = super()._go_on(data)
         more = self._starts(data, problem)
         if self.starts_ is not None and more is not None:
@@ -262,11 +185,11 @@ class ActionValueEvaluator(TransitionEstimator):
             self._headline_answer = self.value()
             self._note(self._headline_answer.warnings)
 
-    def _headline(self, problem: Any, data: Transitions) -> Headline | None:
+    def _headline(self, problem: Any, data: Data) -> Headline | None:
         found = self._starts(data, problem)
         return None if found is None else Headline(*found, starts(data.episodes))
 
-    def _starts(self, data: Transitions, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
+    def _starts(self, data: Data, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
         if data.episodes is None or self.policy is None:
             return None
@@ -279,7 +202,7 @@ class ActionValueEvaluator(TransitionEstimator):
         features = evaluate_features(self.function_.features, pairs.reshape(-1, pairs.shape[2]))
         return np.asarray(shares.ravel() @ features / len(pairs))
 
-    def _code(self, data: Transitions) -> None:
+    def _code(self, data: Data) -> None:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""
         super()._code(data)
         tables, discrete = [data.actions], _discrete(data.actions)
@@ -304,9 +227,8 @@ class ActionValueEvaluator(TransitionEstimator):
         return [self.coding_, self.actions_]
 
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
-        states, actions = np.split(points, [self.coding_.dimension], axis=1)
-        found = self.actions_.decode(actions)
-        return self.coding_.decode(states), found[:, 0] if np.ndim(found) == 2 and found.shape[1] == 1 else found
+        states, actions = super()._decoded(points)
+        return states, actions[:, 0] if np.ndim(actions) == 2 and actions.shape[1] == 1 else actions
 
     def _asked(self, states: Any) -> np.ndarray:
         if not callable(self.policy):
@@ -341,17 +263,7 @@ class ActionValueEvaluator(TransitionEstimator):
             return np.repeat(every[None], len(given), axis=0), shares
         return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
 
-    def _points(self, states: Any, actions: Any) -> np.ndarray:
-        return self._locate(states, actions)[0]
-
-    def _locate(self, states: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(coded pairs (n, d), how far each strays from what the fit could learn of (n,))."""
-        (state, away), (action, apart) = self._coding().locate(states), self.actions_.locate(actions)
-        if len(state) != len(action):
-            raise checks.InputError(f"there are {len(state)} states, but {len(action)} actions; give one a row")
-        return np.concatenate([state, action], axis=1), away + apart
-
-    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> ActionValue:
+    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> ActionValue:
         rows = len(columns["state"])
         if data.next_actions is not None:
             actions, shares = self.actions_.encode(data.next_actions)[:, None], np.ones((rows, 1))

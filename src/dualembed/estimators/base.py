@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from dualembed.estimators.coding import Coding
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.registry import register
+from dualembed.estimators.signatures import Data, adopt, takes_context, takes_data, takes_inputs
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.tables import is_flat, names_of
 from dualembed.linear.functional import Functional
@@ -77,6 +79,7 @@ class Estimator(BaseEstimator):
     closed_: MomentFit | None = None  # the same of another closed form
 
     def __init_subclass__(cls, **options: Any) -> None:
+        adopt(cls)  # before scikit-learn reads signatures
         super().__init_subclass__(**options)
         register(cls)
 
@@ -103,6 +106,130 @@ class Estimator(BaseEstimator):
         draft = self._copy(afresh=afresh)
         yield draft
         self.__dict__ = draft.__dict__
+
+    @takes_data
+    def partial_fit(self, data: Data) -> Self:
+        """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
+        with self._draft(afresh=False) as draft:
+            if hasattr(self, "function_"):
+                draft._go_on(data)
+            else:
+                draft._begin(data)
+        return self
+
+    @takes_inputs
+    def predict(self, data: Data, return_std: bool = False) -> Any:
+        """f at each row, shape (n,); with `return_std` also its standard errors (n,)."""
+        points, strays = self._locate(data)
+        return self._predicted(points, return_std=return_std, strays=strays)
+
+    @takes_inputs
+    def interval(self, data: Data, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) of f at each row, each covering it by itself with that probability."""
+        points, strays = self._locate(data)
+        return self._interval(points, level, strays)
+
+    @takes_inputs
+    def at(self, data: Data) -> Question:
+        """The question of the mean of f over these rows: of f itself, where it is one."""
+        points, strays = self._locate(data)
+        return Question.mean(f"{self.task.symbol} over the given rows", points, strays=strays)
+
+    @takes_data
+    def error(self, data: Data) -> Estimate:
+        """E[E[moment(f) - y | context]²] on rows that it was not fitted to: how far f is from solving its equation.
+
+        An honest estimate, without the variance that the square of a one-sample error has; it may be slightly negative.
+        """
+        check_is_fitted(self, "function_")
+        problem, groups = self._problem(data)
+        score = honest_score(problem, lambda points: values(self.function_, points), groups=groups)
+        return Estimate(score.value, score.stderr)
+
+    @takes_data
+    def score(self, data: Data) -> float:
+        """Minus the `error`: higher is better, as model selection wants it."""
+        return -float(self.error(data).value)
+
+    @takes_data
+    def consistency_test(self, data: Data, function: Any = None) -> Consistency:
+        """Whether f, or any `function` of what f depends on, is consistent with these rows: a p-value.
+
+        The function must not have been fitted to them. This needs no fit where a function is given.
+        """
+        model = self
+        if function is None:
+            check_is_fitted(self, "function_")
+        else:
+            model = self._copy(afresh=True)
+            model._code(data)
+        problem, groups = model._problem(data)
+        if function is None:
+            return consistency_test(problem, lambda points: values(self.function_, points), groups=groups)
+        if not callable(function):
+            raise checks.InputError(f"function must be a function of rows as they are given here, not {function!r}")
+        return consistency_test(problem, lambda points: function(*model._decoded(points)), groups=groups)
+
+    @takes_context
+    def witness(self, data: Data, return_std: bool = False) -> Any:
+        """E[moment(f) - y | context] as the data show it: where the equation still fails, and by how much."""
+        contexts = self._contexts(data)
+        if self.witness_ is None:
+            found = np.asarray(self.dual_.function(contexts), dtype=np.float64)
+            if return_std:
+                raise checks.InputError("the witness has standard errors after a closed form only; use solver='auto'")
+            return found
+        found = self.witness_.values(contexts)
+        return (found, self.witness_.std(contexts)) if return_std else found
+
+    def _fit(self, data: Data) -> Self:
+        """Learn from the data, or stay as it was where that fails."""
+        with self._draft() as draft:
+            draft._begin(data)
+        return self
+
+    @abstractmethod
+    def _begin(self, data: Data) -> Any:
+        """Learn from the first rows."""
+
+    @abstractmethod
+    def _go_on(self, data: Data) -> Any:
+        """Learn from more rows."""
+
+    @abstractmethod
+    def _code(self, data: Data) -> None:
+        """Choose how columns are coded."""
+
+    @abstractmethod
+    def _codings(self) -> list[Coding]:
+        """Those of f's arguments, whose coordinates stand side by side."""
+
+    @abstractmethod
+    def _problem(self, data: Data) -> tuple[Any, np.ndarray | None]:
+        """(the problem of the coded data, the number of each row's group)."""
+
+    def _locate(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
+        """(coded points (n, d) of f, how far each strays from what the fit could learn of (n,))."""
+        self._coding()
+        pairs = zip(self.task.inputs, self._codings(), strict=False)
+        parts = {name: coding.locate(getattr(data, name)) for name, coding in pairs}
+        counts = {name: len(points) for name, (points, _) in parts.items()}
+        if len({*counts.values()}) > 1:
+            said = ", but ".join(f"{count} {name}" for name, count in counts.items())
+            raise checks.InputError(f"there are {said}; give one a row")
+        points, strays = zip(*parts.values(), strict=True)
+        return np.concatenate(points, axis=1), np.sum(strays, axis=0)
+
+    def _contexts(self, data: Data) -> np.ndarray:
+        """Coded contexts (n, d) of the witness."""
+        return self._locate(data)[0]
+
+    def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
+        """f's arguments at coded points, as tables."""
+        ends = np.cumsum([coding.dimension for coding in self._codings()])[:-1]
+        return tuple(
+            coding.decode(part) for coding, part in zip(self._codings(), np.split(points, ends, axis=1), strict=True)
+        )
 
     def _learn(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
         """Solve the problem and keep what the questions below need.
@@ -290,35 +417,6 @@ class Estimator(BaseEstimator):
                 "solver='auto'"
             )
         return tuple(self.uncertainty_.spreads)
-
-    def _honest(self, problem: Problem, *, groups: Any = None) -> Estimate:
-        score = honest_score(problem, lambda points: values(self.function_, points), groups=groups)
-        return Estimate(score.value, score.stderr)
-
-    def _tested(
-        self, problem: Problem, function: Any, decoded: Callable[[np.ndarray], tuple[Any, ...]], *, groups: Any = None
-    ) -> Consistency:
-        """The consistency of a function of raw rows, or of the fitted one, with the problem's data.
-
-        `decoded` gives the function's arguments at coded points.
-        """
-        if function is None:
-            check_is_fitted(self, "function_")
-            return consistency_test(problem, lambda points: values(self.function_, points), groups=groups)
-        if not callable(function):
-            raise checks.InputError(f"function must be a function of rows as they are given here, not {function!r}")
-        return consistency_test(problem, lambda points: function(*decoded(points)), groups=groups)
-
-    def _witnessed(self, contexts: np.ndarray, *, return_std: bool = False) -> Any:
-        """E[moment(f) - y | context] as the data show it, with standard errors."""
-        check_is_fitted(self, "function_")
-        if self.witness_ is None:
-            found = np.asarray(self.dual_.function(contexts), dtype=np.float64)
-            if return_std:
-                raise checks.InputError("the witness has standard errors after a closed form only; use solver='auto'")
-            return found
-        found = self.witness_.values(contexts)
-        return (found, self.witness_.std(contexts)) if return_std else found
 
 
 def _as_table(table: Any) -> Any:

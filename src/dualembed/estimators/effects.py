@@ -94,10 +94,6 @@ class Effects(Estimator):
         """
 
     @abstractmethod
-    def _codings(self) -> list[Coding]:
-        """Those of the columns, which stand side by side in the rows."""
-
-    @abstractmethod
     def _mean_at(
         self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
     ) -> Question:

@@ -9,12 +9,11 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Setting, Task
-from dualembed.estimates import Estimate
 from dualembed.estimators.rows import vector
+from dualembed.estimators.signatures import Data
 from dualembed.estimators.tables import is_flat
-from dualembed.estimators.transitions import TransitionEstimator, Transitions
+from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
-from dualembed.selection import Consistency
 from dualembed.sources import Dataset
 
 FEW_ARRIVALS = 10  # transitions into the target, below which times are little more than a guess
@@ -97,13 +96,7 @@ class HittingTimeRegressor(TransitionEstimator):
 
         `episodes` (n,) label rows of one path, which depend on each other: errors are then clustered by path.
         """
-        return self._fit(Transitions(states, next_states, episodes, durations=durations))
-
-    def partial_fit(
-        self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None
-    ) -> HittingTimeRegressor:
-        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
-        return self._partial_fit(Transitions(states, next_states, episodes, durations=durations))
+        return self._fit(Data(states, next_states, durations=durations, episodes=episodes))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """h(s), shape (n,), 0 inside the target; with `return_std` also its standard errors (n,)."""
@@ -117,11 +110,6 @@ class HittingTimeRegressor(TransitionEstimator):
         outside = ~self.inside(states)
         words = "the hitting time from the given states"
         return Question.mean(words, points[:, None], outside[:, None].astype(float), strays=strays)
-
-    def difference(self, states: Any, other_states: Any) -> Question:
-        """The question of the mean hitting time from these states less that from others: h(s) - h(s0), for one each."""
-        words = "the difference of the hitting time between two sets of states"
-        return (self.at(states) - self.at(other_states)).renamed(words)
 
     def ask(self, question: Question) -> Answer:
         """The answer to a question; where it is about times alone, an interval of ratios, for no time is below zero."""
@@ -157,50 +145,20 @@ class HittingTimeRegressor(TransitionEstimator):
         self._coding()
         return self._inside(states) > 0
 
-    def error(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> Estimate:
-        """E[E[h(s) - 1 - h(s') (s' outside) | s]²] on transitions that it was not fitted to, without their noise.
+    equation_error = TransitionEstimator.error  # as it was called first
 
-        From inside the target h(s) is there the time of return, of which the same equation holds.
-        """
-        return self._error(Transitions(states, next_states, episodes, durations=durations))
-
-    equation_error = error  # as it was called first
-
-    def score(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> float:
-        """Minus the `error`: higher is better, as model selection wants it."""
-        return -self.error(states, next_states, durations, episodes).value
-
-    def consistency_test(
-        self,
-        states: Any,
-        next_states: Any,
-        durations: Any = None,
-        episodes: Any = None,
-        function: Any = None,
-    ) -> Consistency:
-        """Whether h, or any `function` of states, is consistent with these transitions: a p-value.
-
-        The function must not have been fitted to them. This needs no fit where a function is given. From inside the
-        target it is to be the time of return: leave out transitions that start there where it is 0.
-        """
-        return self._consistency(Transitions(states, next_states, episodes, durations=durations), function)
-
-    def witness(self, states: Any, return_std: bool = False) -> Any:
-        """E[h(s) - 1 - h(s') (s' outside) | s] as the data show it: where the equation still fails."""
-        return self._witnessed(self._coding().encode(states), return_std=return_std)
-
-    def _begin(self, data: Transitions) -> Any:
+    def _begin(self, data: Data) -> Any:
         problem = super()._begin(data)
         self.shortest_, self.arrivals_, self.departures_ = np.inf, 0, 0
         self._count(data, problem.source.table)
         return problem
 
-    def _go_on(self, data: Transitions) -> Any:
+    def _go_on(self, data: Data) -> Any:
         problem = super()._go_on(data)
         self._count(data, problem.source.table)
         return problem
 
-    def _count(self, data: Transitions, table: dict[str, np.ndarray]) -> None:
+    def _count(self, data: Data, table: dict[str, np.ndarray]) -> None:
         """Add what the transitions say of the target to what is known of it, and worry where that is little."""
         if self.arrivals_ is None or self.departures_ is None:
             return
@@ -221,7 +179,7 @@ class HittingTimeRegressor(TransitionEstimator):
         found = np.maximum(self._predicted(points), self.shortest_)
         return found, self._std(points, strays) if return_std else np.zeros(len(found))
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> HittingTime:
+    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> HittingTime:
         columns["arrived"] = self._inside(data.next_states)
         if data.durations is not None:
             columns["duration"] = vector("durations", data.durations, len(columns["state"]))

@@ -13,16 +13,15 @@ from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
 from dualembed.answers import Question, Task
-from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator, refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.fitting import values
 from dualembed.estimators.rows import lacking, places, target
+from dualembed.estimators.signatures import Data, takes_inputs
 from dualembed.estimators.tables import columns_of, headings
 from dualembed.linear.spread import Spread
 from dualembed.problems import Invariance
-from dualembed.selection import Consistency
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features, to_numpy
 
@@ -38,36 +37,87 @@ class Invariant(Estimator):
     draws: int
     test_draws: int
 
-    def _train(self, x: np.ndarray, y: np.ndarray, loss: losses.Loss) -> None:
+    def _begin(self, data: Data) -> None:
+        refuse_flat(data.X)
+        self._remember(data.X)
+        if data.y is None:
+            raise checks.InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
+        self._code(data)
+        x = self._numbers(data.X)
+        problem = self._posed(x, self._targets(data.y, len(x)), seed=self.seed_)
+        self._learn(problem)
+        self._keep_rows(x, problem.source.table["z"][:, 0])
+
+    def _go_on(self, data: Data) -> None:
+        self._check_columns(data.X)
+        x = self._numbers(data.X)
+        problem = self._posed(x, self._targets(data.y, len(x)), seed=self.seed_ + 3 + self.diagnostics_.rows)
+        self._learn_more(problem)
+        self._keep_rows(x, problem.source.table["z"][:, 0])
+
+    def _code(self, data: Data) -> None:
+        x = self._numbers(data.X)
         self.seed_ = self._seed()
         self.variation_ = _sampler(self.sampler, x)
         drawn = samplers.draws(self.seed_, self.variation_, x, self.draws)
         self.inputs_ = coding_of("X", x)
         self.coding_ = coding_of("variations of X", drawn.reshape(-1, drawn.shape[2]))
-        problem = self._problem(x, y, drawn, loss)
-        self._learn(problem)
-        self._keep_rows(x, problem.source.table["z"][:, 0])
+
+    def _targets(self, y: Any, rows: int) -> np.ndarray:
+        """What the equation's other side is, (n,)."""
+        return target(y, rows)
+
+    def _loss(self) -> losses.Loss:
+        return losses.Square()
+
+    def _problem(self, data: Data) -> tuple[Any, None]:
+        """The problem of rows with variations that no fit has seen."""
+        if hasattr(self, "function_"):
+            self._check_columns(data.X)
+        x = self._numbers(data.X)
+        return self._posed(x, self._targets(data.y, len(x)), seed=self.seed_ + 2), None
 
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
         """Keep what questions about the data need: rows x and a variation of each, in f's coordinates."""
 
-    def _problem(self, x: np.ndarray, y: np.ndarray, drawn: np.ndarray, loss: losses.Loss) -> Any:
+    def _posed(self, x: np.ndarray, y: np.ndarray, *, seed: int) -> Any:
+        drawn = samplers.draws(seed, self.variation_, x, self.draws)
         coded = self.coding_.encode(drawn.reshape(-1, drawn.shape[2]))
         z = coded.reshape(*drawn.shape[:2], -1)
-        return Invariance(Dataset(x=self.inputs_.encode(x), y=y, z=z), loss)
+        return Invariance(Dataset(x=self.inputs_.encode(x), y=y, z=z), self._loss())
 
     def function(self, X: Any) -> np.ndarray:
         """f itself at X, (n,): not averaged over variations."""
         self._check_columns(X)
         return self._predicted(self.coding_.encode(self._numbers(X)))
 
-    def at(self, X: Any) -> Question:
+    @takes_inputs
+    def at(self, data: Data) -> Question:
         """The question of the mean prediction over these rows: of the prediction itself, where it is one."""
-        rows, strays = self._rows_of(X, None)
+        rows, strays = self._rows_of(data.X, None)
         words = "f over variations of the given rows"
         return self._mean_at(words, rows[:, None], np.ones((len(rows), 1)), strays=strays[:, None], groups=None)
+
+    def interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) of the prediction at each row, each covering it by itself with that probability."""
+        found, std = self._mean(X, return_std=True)
+        half = self._quantile(level) * std
+        return found - half, found + half
+
+    def _codings(self) -> list[Coding]:
+        """That of X, under the names that X had."""
+        names = getattr(self, "feature_names_in_", self.inputs_.names)
+        columns = [dataclasses.replace(own, name=name) for own, name in zip(self.inputs_.columns, names, strict=True)]
+        return [dataclasses.replace(self.inputs_, columns=tuple(columns))]
+
+    def _contexts(self, data: Data) -> np.ndarray:
+        self._check_columns(data.X)
+        return self.inputs_.encode(self._numbers(data.X))
+
+    def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
+        return (self.coding_.decode(points),)
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """(rows as numbers (n, d), how far each strays from what the fit could learn of (n,))."""
@@ -162,14 +212,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
 
     def fit(self, X: Any, y: Any) -> InvariantRegressor:
         """Learn f from X (n, d) and y (n,), with `draws` variations of every row."""
-        refuse_flat(X)
-        with self._draft() as draft:
-            draft._remember(X)
-            if y is None:
-                raise checks.InputError("InvariantRegressor requires y to be passed, but the target y is None")
-            x = draft._numbers(X)
-            draft._train(x, target(y, len(x)), losses.Square())
-        return self
+        return self._fit(Data(X=X, y=y))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations of each row, (n,); with `return_std` also standard errors (n,)."""
@@ -194,31 +237,10 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         """
         return self._average_effect(column, (treated, control), X, None)
 
-    def _codings(self) -> list[Coding]:
-        """That of X, under the names that X had."""
-        names = getattr(self, "feature_names_in_", self.inputs_.names)
-        columns = [dataclasses.replace(own, name=name) for own, name in zip(self.inputs_.columns, names, strict=True)]
-        return [dataclasses.replace(self.inputs_, columns=tuple(columns))]
-
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
         self.sample_ = RowSample.of(x, points, seed=self.seed_)
 
-    def error(self, X: Any, y: Any) -> Estimate:
-        """E[(E[f(z) | x] - E[y | x])²] on rows that it was not fitted to, without the noise of y."""
-        return self._honest(self._fresh(X, y))
-
-    equation_error = error  # as it was called first
-
-    def consistency_test(self, X: Any, y: Any, function: Any = None) -> Consistency:
-        """Whether f, or any `function` of variations, is consistent with rows that it was not fitted to: a p-value."""
-        self._coding()
-        return self._tested(self._fresh(X, y), function, lambda points: (self.coding_.decode(points),))
-
-    def _fresh(self, X: Any, y: Any) -> Any:
-        self._check_columns(X)
-        x = self._numbers(X)
-        drawn = samplers.draws(self.seed_ + 2, self.variation_, x, self.draws)
-        return self._problem(x, target(y, len(x)), drawn, losses.Square())
+    equation_error = Invariant.error  # as it was called first
 
 
 class InvariantClassifier(ClassifierMixin, Invariant):
@@ -273,17 +295,21 @@ class InvariantClassifier(ClassifierMixin, Invariant):
 
     def fit(self, X: Any, y: Any) -> InvariantClassifier:
         """Learn f from X (n, d) and two classes y (n,), with `draws` variations of every row."""
-        refuse_flat(X)
-        with self._draft() as draft:
-            draft._remember(X)
-            if y is None:
-                raise checks.InputError("InvariantClassifier requires y to be passed, but the target y is None")
-            if self.loss not in CLASSIFICATION:
-                raise checks.InputError(f"loss must be one of {', '.join(CLASSIFICATION)}, not {self.loss!r}")
-            x = draft._numbers(X)
-            draft.classes_, signs = _classes(y, len(x))
-            draft._train(x, signs, losses.BY_NAME[self.loss]())
-        return self
+        return self._fit(Data(X=X, y=y))
+
+    def _targets(self, y: Any, rows: int) -> np.ndarray:
+        classes, signs = _classes(y, rows)
+        if not hasattr(self, "classes_"):
+            self.classes_ = classes
+        elif not np.array_equal(classes, self.classes_):
+            known, given = (", ".join(map(str, each)) for each in (self.classes_, classes))
+            raise checks.InputError(f"y has the classes {given}, but was fitted with {known}; give the same two")
+        return signs
+
+    def _loss(self) -> losses.Loss:
+        if self.loss not in CLASSIFICATION:
+            raise checks.InputError(f"loss must be one of {', '.join(CLASSIFICATION)}, not {self.loss!r}")
+        return losses.BY_NAME[self.loss]()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The mean of f over `test_draws` variations of each row, (n,): positive for the second class."""
@@ -300,6 +326,11 @@ class InvariantClassifier(ClassifierMixin, Invariant):
             raise checks.InputError(f"the {self.loss} loss has no probabilities; use loss='logistic'")
         share = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -500, 500)))
         return np.stack([1 - share, share], axis=1)
+
+    @property
+    def partial_fit(self) -> Any:
+        """Not there: of other losses than the square no sums say everything."""
+        raise AttributeError("InvariantClassifier has no partial_fit, since no sums of rows say everything of its loss")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

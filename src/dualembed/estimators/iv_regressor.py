@@ -13,15 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Question, Task
-from dualembed.estimates import Estimate
 from dualembed.estimators.base import refuse_flat
 from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
 from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.rows import labels_of, target
+from dualembed.estimators.signatures import Data
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
-from dualembed.selection import Consistency
 from dualembed.sources import Dataset
 from dualembed.spaces.affine import AffineMap
 
@@ -92,35 +91,7 @@ class IVRegressor(RegressorMixin, Effects):
         Instruments move X and touch y through X only; controls are exogenous columns that y depends on too. `groups`
         (n,) label rows that depend on each other, by which standard errors are clustered.
         """
-        with self._draft() as draft:
-            draft._begin(X, y, instruments, controls, groups)
-        return self
-
-    def partial_fit(
-        self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None
-    ) -> IVRegressor:
-        """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
-        with self._draft(afresh=False) as draft:
-            if hasattr(self, "function_"):
-                draft._go_on(X, y, instruments, controls, groups)
-            else:
-                draft._begin(X, y, instruments, controls, groups)
-        return self
-
-    def predict(self, X: Any, controls: Any = None, return_std: bool = False) -> Any:
-        """f(X, controls), shape (n,), for X (n, d), or (n,) if d = 1; `return_std` adds standard errors (n,)."""
-        points, strays = self._rows_of(X, controls)
-        return self._predicted(points, return_std=return_std, strays=strays)
-
-    def interval(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of f at each row, each covering it by itself with that probability."""
-        points, strays = self._rows_of(X, controls)
-        return self._interval(points, level, strays)
-
-    def at(self, X: Any, controls: Any = None) -> Question:
-        """The question of the mean of f over these rows: of f itself, where it is one."""
-        points, strays = self._rows_of(X, controls)
-        return Question.mean("f over the given rows", points, strays=strays)
+        return self._fit(Data(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
         """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
@@ -150,17 +121,9 @@ class IVRegressor(RegressorMixin, Effects):
 
     def band(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) that cover f at all these rows at once with that probability."""
-        points = self._points(X, controls)
+        points, _ = self._rows_of(X, controls)
         bands = [spread.band(points, level) for spread in self._spreads()]
         return np.minimum(*(band[0] for band in bands)), np.maximum(*(band[1] for band in bands))
-
-    def error(self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None) -> Estimate:
-        """E[E[y - f(X) | instruments]²] on rows that it was not fitted to, without the noise of y."""
-        check_is_fitted(self, "function_")
-        problem = self._problem(X, y, instruments, controls)
-        return self._honest(problem, groups=labels_of("groups", groups, problem.source.rows))
-
-    moment_error = error  # as it was called first
 
     def score(
         self,
@@ -187,54 +150,25 @@ class IVRegressor(RegressorMixin, Effects):
         labels_of("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
 
-    def consistency_test(
-        self,
-        X: Any,
-        y: Any,
-        instruments: Any = None,
-        controls: Any = None,
-        groups: Any = None,
-        function: Any = None,
-    ) -> Consistency:
-        """Whether f, or any `function` of X (and controls side by side), is consistent with these rows: a p-value.
+    moment_error = Effects.error  # as it was called first
 
-        The function must not have been fitted to them. This needs no fit where a function is given.
-        """
-        model = self
-        if function is None:
-            check_is_fitted(self, "function_")
-        else:
-            model = self._copy(afresh=True)
-            model._code(X, instruments, controls)
-        problem = model._problem(X, y, instruments, controls)
-        groups = labels_of("groups", groups, problem.source.rows)
-        return self._tested(problem, function, model._decoded, groups=groups)
-
-    def witness(self, instruments: Any, controls: Any = None, return_std: bool = False) -> Any:
-        """E[f(X) - y | instruments, controls] as the data show it; without instruments give X."""
-        check_is_fitted(self, "function_")
-        coding = self.coding_ if self.instruments_ is None else self.instruments_
-        contexts = _beside(coding.encode(instruments), self.controls_, controls)
-        return self._witnessed(contexts, return_std=return_std)
-
-    def _begin(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
-        if instruments is None and controls is None:
-            refuse_flat(X)  # as scikit-learn wants it of what is fitted to (X, y) alone
-        self._remember(X)
-        if y is None:
+    def _begin(self, data: Data) -> None:
+        if data.instruments is None and data.controls is None:
+            refuse_flat(data.X)  # as scikit-learn wants it of what is fitted to (X, y) alone
+        self._remember(data.X)
+        if data.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
-        self._code(X, instruments, controls)
-        problem = self._problem(X, y, instruments, controls)
-        labels = labels_of("groups", groups, problem.source.rows)
+        self._code(data)
+        problem, labels = self._problem(data)
         self._learn(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
 
-    def _go_on(self, X: Any, y: Any, instruments: Any, controls: Any, groups: Any) -> None:
-        self._check_columns(X)
-        problem = self._problem(X, y, instruments, controls)
-        labels, before = labels_of("groups", groups, problem.source.rows), self.diagnostics_
+    def _go_on(self, data: Data) -> None:
+        self._check_columns(data.X)
+        problem, labels = self._problem(data)
+        before = self.diagnostics_
         self._learn_more(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
@@ -260,7 +194,7 @@ class IVRegressor(RegressorMixin, Effects):
         for worry in worries if stage is not before else ():
             warnings.warn(worry, TrustWarning, stacklevel=4)
 
-    def _code(self, X: Any, instruments: Any, controls: Any) -> None:
+    def _code(self, data: Data) -> None:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
         asked = self.categorical_features
         named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]
@@ -270,8 +204,8 @@ class IVRegressor(RegressorMixin, Effects):
                 return None
             return coding_of(what, table, categorical=[name for name in headings(table, what) if name in named])
 
-        self.controls_, self.instruments_ = coded("controls", controls), coded("instruments", instruments)
-        own, beside = headings(X, "X"), [] if self.controls_ is None else self.controls_.names
+        self.controls_, self.instruments_ = coded("controls", data.controls), coded("instruments", data.instruments)
+        own, beside = headings(data.X, "X"), [] if self.controls_ is None else self.controls_.names
         shared = [name for name in own if name in beside]
         if shared:
             raise checks.InputError(
@@ -280,14 +214,13 @@ class IVRegressor(RegressorMixin, Effects):
         elsewhere = {*beside, *([] if self.instruments_ is None else self.instruments_.names)}
         if named:
             asked = [each for each in asked if each in own or each not in elsewhere]
-        self.coding_ = coding_of("X", X, categorical=asked)
+        self.coding_ = coding_of("X", data.X, categorical=asked)
 
-    def _decoded(self, points: np.ndarray) -> tuple[Any]:
+    def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         """X with the controls beside it at coded points: an array, or a dictionary where there are categories."""
-        if self.controls_ is None:
-            return (self.coding_.decode(points),)
-        parts = np.split(points, [self.coding_.dimension], axis=1)
-        tables = [coding.decode(part) for coding, part in zip(self._codings(), parts, strict=True)]
+        tables = super()._decoded(points)
+        if len(tables) == 1:
+            return tables
         if not any(isinstance(table, dict) for table in tables):
             return (np.concatenate(tables, axis=1),)
         found: dict[str, np.ndarray] = {}
@@ -298,9 +231,6 @@ class IVRegressor(RegressorMixin, Effects):
     def _codings(self) -> list[Coding]:
         """Those of X and of the controls, whose coordinates stand side by side."""
         return [self.coding_] if self.controls_ is None else [self.coding_, self.controls_]
-
-    def _points(self, X: Any, controls: Any) -> np.ndarray:
-        return self._rows_of(X, controls)[0]
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
@@ -319,18 +249,25 @@ class IVRegressor(RegressorMixin, Effects):
     ) -> Question:
         return Question.mean(words, rows, shares, groups, strays)
 
-    def _problem(self, X: Any, y: Any, instruments: Any, controls: Any) -> Any:
-        x = self.coding_.encode(X)
-        if (instruments is None) != (self.instruments_ is None):
+    def _locate(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
+        return self._rows_of(data.X, data.controls)
+
+    def _contexts(self, data: Data) -> np.ndarray:
+        """Instruments, or without them X, which then stands in their place, with the controls beside."""
+        coding = self._coding() if self.instruments_ is None else self.instruments_
+        return _beside(coding.encode(data.instruments), self.controls_, data.controls)
+
+    def _problem(self, data: Data) -> tuple[Any, np.ndarray | None]:
+        x = self.coding_.encode(data.X)
+        if (data.instruments is None) != (self.instruments_ is None):
             raise checks.InputError("instruments must be given here as in the fit: in both or in neither")
-        z = x if self.instruments_ is None else self.instruments_.encode(instruments)
-        for name, part in (("instruments", z), ("controls", controls)):
+        z = x if self.instruments_ is None else self.instruments_.encode(data.instruments)
+        for name, part in (("instruments", z), ("controls", data.controls)):
             if part is not None and len(part) != len(x):
                 raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
-        data = Dataset(
-            x=_beside(x, self.controls_, controls), y=target(y, len(x)), z=_beside(z, self.controls_, controls)
-        )
-        return InstrumentalVariables(data)
+        x, z = (_beside(part, self.controls_, data.controls) for part in (x, z))
+        problem = InstrumentalVariables(Dataset(x=x, y=target(data.y, len(x)), z=z))
+        return problem, labels_of("groups", data.groups, len(x))
 
     def _unstandardise(self) -> None:
         """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line."""

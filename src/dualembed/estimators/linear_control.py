@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dualembed.answers import Question, Task
-from dualembed.estimates import Estimate
+from dualembed.answers import Task
 from dualembed.estimators.rows import vector
-from dualembed.estimators.transitions import TransitionEstimator, Transitions
+from dualembed.estimators.signatures import Data
+from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.policies import numbers
 from dualembed.problems import FirstExit
-from dualembed.selection import Consistency
 from dualembed.sources import Dataset
 
 
@@ -79,33 +78,8 @@ class LinearControl(TransitionEstimator):
         `terminal_costs` (n,) are q_T(s') there, and do not matter elsewhere; one number will do for all. `episodes`
         (n,) label rows that depend on each other.
         """
-        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
-        return self._fit(data)
-
-    def partial_fit(
-        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
-    ) -> LinearControl:
-        """Learn from these transitions besides all those of earlier calls; the first call chooses the model."""
-        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
-        return self._partial_fit(data)
-
-    def predict(self, states: Any, return_std: bool = False) -> Any:
-        """z(s), shape (n,); with `return_std` also its standard errors (n,)."""
-        return self._predict(states, return_std=return_std)
-
-    def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of z at each state, each covering it by itself with that probability."""
-        points, strays = self._coding().locate(states)
-        return self._interval(points, level, strays)
-
-    def at(self, states: Any) -> Question:
-        """The question of the mean of z over these states: of z itself, where it is one."""
-        return self._at("z over the given states", states)
-
-    def difference(self, states: Any, other_states: Any) -> Question:
-        """The question of the mean of z over these states less that over others: of z(s) - z(s0), for one each."""
-        words = "the difference of z between two sets of states"
-        return (self.at(states) - self.at(other_states)).renamed(words)
+        ends = {"terminal": terminal, "terminal_costs": terminal_costs}
+        return self._fit(Data(states, next_states, costs=costs, **ends, episodes=episodes))
 
     def cost_to_go(self, states: Any) -> np.ndarray:
         """v(s) = -log z(s), shape (n,); infinite where z came out as not positive."""
@@ -113,43 +87,9 @@ class LinearControl(TransitionEstimator):
         with np.errstate(divide="ignore"):
             return -np.log(np.maximum(found, 0.0))
 
-    def error(
-        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
-    ) -> Estimate:
-        """E[E[z(s) - exp(-q(s)) z(s') | s]²] on transitions that it was not fitted to, without their noise."""
-        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
-        return self._error(data)
+    equation_error = TransitionEstimator.error  # as it was called first
 
-    equation_error = error  # as it was called first
-
-    def score(
-        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
-    ) -> float:
-        """Minus the `error`: higher is better, as model selection wants it."""
-        return -self.error(states, costs, next_states, terminal, terminal_costs, episodes).value
-
-    def consistency_test(
-        self,
-        states: Any,
-        costs: Any,
-        next_states: Any,
-        terminal: Any,
-        terminal_costs: Any = 0.0,
-        episodes: Any = None,
-        function: Any = None,
-    ) -> Consistency:
-        """Whether z, or any `function` of states, is consistent with these transitions: a p-value.
-
-        The function must not have been fitted to them. This needs no fit where a function is given.
-        """
-        data = Transitions(states, next_states, episodes, costs=costs, terminal=terminal, terminal_costs=terminal_costs)
-        return self._consistency(data, function)
-
-    def witness(self, states: Any, return_std: bool = False) -> Any:
-        """E[z(s) - exp(-q(s)) z(s') | s] as the data show it: where the equation still fails."""
-        return self._witnessed(self._coding().encode(states), return_std=return_std)
-
-    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> FirstExit:
+    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> FirstExit:
         rows = len(columns["state"])
         columns["cost"] = vector("costs", data.costs, rows)
         columns["terminal"] = vector("terminal", data.terminal, rows)

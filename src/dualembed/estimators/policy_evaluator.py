@@ -14,11 +14,11 @@ from dualembed.estimates import Estimate
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import Returns, out_of_order
 from dualembed.estimators.rows import starts, vector
+from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline, Solved
-from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator, Transitions
+from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.problems import PolicyEvaluation
 from dualembed.propensities import overlap as overlap_of
-from dualembed.selection import Consistency
 from dualembed.sources import Dataset
 
 APART = 3.0  # errors of the difference between the answer and the mean of returns, beyond which there is a warning
@@ -104,30 +104,8 @@ class PolicyEvaluator(TransitionEstimator):
         (`policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other and are
         in the order of time: errors are then clustered by episode, and `value()` knows where episodes start.
         """
-        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
-        return self._fit(data)
-
-    def partial_fit(
-        self,
-        states: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        weights: Any = None,
-        episodes: Any = None,
-    ) -> PolicyEvaluator:
-        """Learn from these transitions, of new episodes, besides earlier ones; the first call chooses the model."""
-        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
-        return self._partial_fit(data)
-
-    def predict(self, states: Any, return_std: bool = False) -> Any:
-        """V(s), shape (n,); with `return_std` also its standard errors (n,)."""
-        return self._predict(states, return_std=return_std)
-
-    def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of V at each state, each covering it by itself with that probability."""
-        points, strays = self._coding().locate(states)
-        return self._interval(points, level, strays)
+        marks = {"terminated": terminated, "weights": weights, "episodes": episodes}
+        return self._fit(Data(states, next_states, rewards=rewards, **marks))
 
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of V over initial states.
@@ -180,15 +158,6 @@ class PolicyEvaluator(TransitionEstimator):
             return Question(words, ((1.0, self.solved_.headline),))
         return Question.mean(words, self.starts_, groups=self._own_groups(len(self.starts_)))
 
-    def at(self, states: Any) -> Question:
-        """The question of the mean of V over these states: of V itself, where it is one."""
-        return self._at("V over the given states", states)
-
-    def difference(self, states: Any, other_states: Any) -> Question:
-        """The question of the mean of V over these states less that over others: of V(s) - V(s0), for one each."""
-        words = "the difference of V between two sets of states"
-        return (self.at(states) - self.at(other_states)).renamed(words)
-
     def density_ratio(self, states: Any) -> np.ndarray:
         """How often the policy is in each state, against how often the log's rows are, (n,): 1 is as often.
 
@@ -198,58 +167,9 @@ class PolicyEvaluator(TransitionEstimator):
         points = self._coding().encode(states)
         return density_ratio(self.solved_, points, self._unseen(points))
 
-    def error(
-        self,
-        states: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        weights: Any = None,
-        episodes: Any = None,
-    ) -> Estimate:
-        """The mean squared Bellman error E[E[V(s) - r - discount V(s') | s]²] on transitions it was not fitted to.
+    bellman_error = TransitionEstimator.error  # as it was called first
 
-        An honest estimate, without the variance that the square of a one-sample error has; it may be slightly negative.
-        """
-        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
-        return self._error(data)
-
-    bellman_error = error  # as it was called first
-
-    def score(
-        self,
-        states: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        weights: Any = None,
-        episodes: Any = None,
-    ) -> float:
-        """Minus the mean squared Bellman error: higher is better, as model selection wants it."""
-        return -self.error(states, rewards, next_states, terminated, weights, episodes).value
-
-    def consistency_test(
-        self,
-        states: Any,
-        rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        weights: Any = None,
-        episodes: Any = None,
-        function: Any = None,
-    ) -> Consistency:
-        """Whether V, or any `function` of states whoever fitted it, is consistent with these transitions: a p-value.
-
-        The function must not have been fitted to them. This needs no fit where a function is given.
-        """
-        data = Transitions(states, next_states, episodes, rewards=rewards, terminated=terminated, weights=weights)
-        return self._consistency(data, function)
-
-    def witness(self, states: Any, return_std: bool = False) -> Any:
-        """E[V(s) - r - discount V(s') | s] as the data show it: where the equation still fails, and by how much."""
-        return self._witnessed(self._coding().encode(states), return_std=return_std)
-
-    def _begin(self, data: Transitions) -> Any:
+    def _begin(self, data: Data) -> Any:
         problem = super()._begin(data)
         self.starts_ = None if data.episodes is None else problem.source.table["state"][starts(data.episodes)]
         self._note(out_of_order(problem.source.table, data.episodes))
@@ -257,7 +177,7 @@ class PolicyEvaluator(TransitionEstimator):
         self._judge()
         return problem
 
-    def _go_on(self, data: Transitions) -> Any:
+    def _go_on(self, data: Data) -> Any:
         before = self.diagnostics_
         problem = super()._go_on(data)
         if self.weights_ is None and before.overlap is not None:  # of a model saved when weights were not kept
@@ -288,7 +208,7 @@ class PolicyEvaluator(TransitionEstimator):
         into = np.asarray(self.solved_.fit.candidates.into)
         self.returns_ = dataclasses.replace(self.returns_, groups=into[self.returns_.groups]) + more
 
-    def _headline(self, problem: Any, data: Transitions) -> Headline | None:
+    def _headline(self, problem: Any, data: Data) -> Headline | None:
         if data.episodes is None:
             return None
         rows = starts(data.episodes)
@@ -304,7 +224,7 @@ class PolicyEvaluator(TransitionEstimator):
         overlap = overlap_of(self.weights_)
         self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> PolicyEvaluation:
+    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> PolicyEvaluation:
         rows = len(columns["state"])
         columns["reward"] = vector("rewards", data.rewards, rows)
         if data.terminated is not None:

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Question, Setting
-from dualembed.estimates import Estimate
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.coding import Coding, Column, coding_of
 from dualembed.estimators.diagnostics import dead_ends
 from dualembed.estimators.rows import labels_of
+from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
 from dualembed.linear.fit import nearest
-from dualembed.selection import Consistency
 from dualembed.selection.rows import PLACES
 
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
-
-
-@dataclasses.dataclass(frozen=True)
-class Transitions:
-    """Tables and columns as they are given, one transition a row; None for what is not there."""
-
-    states: Any
-    next_states: Any
-    episodes: Any = None
-    actions: Any = None
-    next_actions: Any = None
-    rewards: Any = None
-    terminated: Any = None
-    weights: Any = None
-    durations: Any = None
-    costs: Any = None
-    terminal: Any = None
-    terminal_costs: Any = None
 
 
 class TransitionEstimator(Estimator):
@@ -51,40 +30,10 @@ class TransitionEstimator(Estimator):
     levels_: tuple[tuple[int, ...], ...] | None = None
 
     @abstractmethod
-    def _posed(self, columns: dict[str, np.ndarray], data: Transitions) -> Any:
+    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> Any:
         """The problem of the coded columns `state` and `next_state`, and of others of the data that it needs."""
 
-    def _fit(self, data: Transitions) -> Self:
-        with self._draft() as draft:
-            draft._begin(data)
-        return self
-
-    def _partial_fit(self, data: Transitions) -> Self:
-        with self._draft(afresh=False) as draft:
-            if hasattr(self, "function_"):
-                draft._go_on(data)
-            else:
-                draft._begin(data)
-        return self
-
-    def _error(self, data: Transitions) -> Estimate:
-        """The honest error on transitions that it was not fitted to."""
-        check_is_fitted(self, "function_")
-        problem, groups = self._problem(data)
-        return self._honest(problem, groups=groups)
-
-    def _consistency(self, data: Transitions, function: Any) -> Consistency:
-        """That of the function, or of the fitted one without, with transitions that it was not fitted to."""
-        model = self
-        if function is None:
-            check_is_fitted(self, "function_")
-        else:
-            model = self._copy(afresh=True)
-            model._code(data)
-        problem, groups = model._problem(data)
-        return self._tested(problem, function, model._decoded, groups=groups)
-
-    def _begin(self, data: Transitions) -> Any:
+    def _begin(self, data: Data) -> Any:
         """Learn from the first rows; their problem."""
         self._code(data)
         problem, groups = self._problem(data)
@@ -95,7 +44,7 @@ class TransitionEstimator(Estimator):
         self._note(worries)
         return problem
 
-    def _go_on(self, data: Transitions) -> Any:
+    def _go_on(self, data: Data) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(data)
         if self.levels_ is not None:
@@ -112,15 +61,10 @@ class TransitionEstimator(Estimator):
             tuple(sorted({*each, *known})) for each, known in zip(found, before or [()] * len(found), strict=True)
         )
 
-    def _at(self, words: str, states: Any) -> Question:
-        """The question of the mean of f over these states."""
-        points, strays = self._coding().locate(states)
-        return Question.mean(words, points, strays=strays)
-
-    def _predict(self, states: Any, *, return_std: bool) -> Any:
-        """f at these states, with standard errors where they are asked for."""
-        points, strays = self._coding().locate(states)
-        return self._predicted(points, return_std=return_std, strays=strays)
+    def difference(self, states: Any, other_states: Any) -> Question:
+        """The question of the mean of f over these states less that over others: of f(s) - f(s0), for one each."""
+        words = f"the difference of {self.task.symbol} between two sets of states"
+        return Question.renamed(self.at(states) - self.at(other_states), words)
 
     def _categories(self) -> Iterator[tuple[Column, slice]]:
         """The categories among the columns, and their coordinates."""
@@ -147,22 +91,18 @@ class TransitionEstimator(Estimator):
         """Groups of a sample that no group of the data is known of, by the solver that was used."""
         return np.full(rows, -1) if self.solved_ is not None else np.arange(rows)
 
-    def _headline(self, problem: Any, data: Transitions) -> Headline | None:
+    def _headline(self, problem: Any, data: Data) -> Headline | None:
         """The question that matters most; None where there is none."""
         return None
 
-    def _code(self, data: Transitions) -> None:
+    def _code(self, data: Data) -> None:
         self.coding_ = coding_of("states", data.states, data.next_states, categorical=self.categorical_features)
 
     def _codings(self) -> list[Coding]:
         """Those of the function's arguments, whose coordinates stand side by side."""
         return [self.coding_]
 
-    def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
-        """The function's arguments at coded points, as tables."""
-        return (self.coding_.decode(points),)
-
-    def _problem(self, data: Transitions) -> tuple[Any, np.ndarray | None]:
+    def _problem(self, data: Data) -> tuple[Any, np.ndarray | None]:
         """(the problem, the number of each row's episode)."""
         columns = {"state": self.coding_.encode(data.states)}
         columns["next_state"] = self.coding_.encode(data.next_states, renamed=True)

@@ -74,7 +74,6 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.effects": "Place RowSample",
         "estimators.solved": "Headline Solved",
         "saving.older": "Stream",
-        "estimators.transitions": "Transitions",
     },
     "comparison": {"comparison": "Comparison"},
     "answers": {"answers.answer": "Answer VerdictRules", "answers.question": "Question"},
@@ -162,7 +161,7 @@ PARTS: dict[str, dict[str, str]] = {
 }
 RENAMED: dict[str, str] = {}
 """Words whose class has another name by now, with that name."""
-GONE: frozenset[str] = frozenset({"report.Words"})
+GONE: frozenset[str] = frozenset({"estimators.Transitions", "report.Words"})
 """Words of older files whose class is no more; no other class takes one."""
 
 

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
 from dualembed import __version__, checks, estimators
+from dualembed.estimators.registry import ESTIMATORS
 from dualembed.files import write_atomically
 from dualembed.saving.encoding import Builder, Describer, functions_in, words
 from dualembed.saving.migrations import migrate
@@ -134,7 +135,9 @@ def _built(description: Any, builder: Builder) -> Any:
 
 
 def _classes() -> dict[str, Any]:
-    return {name: getattr(estimators, name) for name in estimators.__all__}
+    """Estimators by the names of their classes: the library's own, and those that have been imported besides."""
+    own = {name: getattr(estimators, name) for name in estimators.__all__}
+    return {each.__name__: each for each in ESTIMATORS.values()} | own
 
 
 def _is_fitted(name: str) -> bool:
