@@ -40,6 +40,7 @@ from dualembed.selection.held_out import held_out_new
 from dualembed.solvers.base import EarlyStopWarning
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
+from dualembed.threads import on_one_thread, one_thread
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
 MOST_INFLATION = 100.0  # of the noise by that of rows left out: what is beyond is no noise to speak of
@@ -104,7 +105,8 @@ class Estimator(BaseEstimator):
         Until then this one is as it was: a policy may ask it, and a failure leaves no mixture of two fits.
         """
         draft = self._copy(afresh=afresh)
-        yield draft
+        with one_thread():
+            yield draft
         self.__dict__ = draft.__dict__
 
     @takes_data
@@ -136,6 +138,7 @@ class Estimator(BaseEstimator):
         return Question.mean(f"{self.task.symbol} over the given rows", points, strays=strays)
 
     @takes_data
+    @on_one_thread
     def error(self, data: Data) -> Estimate:
         """E[E[moment(f) - y | context]²] on rows that it was not fitted to: how far f is from solving its equation.
 
@@ -152,6 +155,7 @@ class Estimator(BaseEstimator):
         return -float(self.error(data).value)
 
     @takes_data
+    @on_one_thread
     def consistency_test(self, data: Data, function: Any = None) -> Consistency:
         """Whether f, or any `function` of what f depends on, is consistent with these rows: a p-value.
 
@@ -359,6 +363,7 @@ class Estimator(BaseEstimator):
         check_level(level)
         return self.solved_.fit.quantile(level) if self.solved_ is not None else Estimate(0.0, 1.0).interval(level)[1]
 
+    @on_one_thread
     def ask(self, question: Question) -> Answer:
         """The answer to a question that is linear in f, with its standard error and a verdict on what it rests on.
 

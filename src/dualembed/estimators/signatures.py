@@ -63,11 +63,10 @@ def adopt(estimator: Any) -> None:
     fit = [each for each in inspect.signature(estimator.fit).parameters.values() if each.name != "self"]
     for name in dir(estimator):
         method = inspect.getattr_static(estimator, name)
-        plain = getattr(method, "__wrapped__", method)
-        what = getattr(plain, "caller_gives", None)
+        what = getattr(method, "caller_gives", None)
         if what is not None:
             taken = fit if what == "data" else _parameters(fit, estimator.task, what)
-            setattr(estimator, name, _with_signature(plain, taken))
+            setattr(estimator, name, _with_signature(getattr(method, "plain", method), taken))
 
 
 def _parameters(fit: Sequence[inspect.Parameter], task: Task, what: str) -> list[inspect.Parameter]:
@@ -99,6 +98,7 @@ def _with_signature(method: Method, taken: Sequence[inspect.Parameter]) -> Metho
         return method(self, Data(**data), **rest)
 
     called.__signature__ = signature  # type: ignore[attr-defined]
+    called.plain = method  # type: ignore[attr-defined]
     return called
 
 

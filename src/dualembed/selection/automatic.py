@@ -30,12 +30,14 @@ from dualembed.sources import Dataset
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.features import moment_features
 from dualembed.spaces.linear import LinearFunction
+from dualembed.threads import on_one_thread
 
 FOLDS = 5
 ROUNDS, SETTLED = 20, 0.01  # of the noise and the penalty in turn, until the noise changes by so small a share
 JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
 
 
+@on_one_thread
 def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Result:
     """The problem's solution with everything chosen from the data alone.
 
