@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import policies
 from dualembed.control import ConvexityWarning, EpsilonGreedy, PolicyIteration, QLearning, action_space, improve
-from dualembed.data import Held, average_return, collect
+from dualembed.data import Held, average_return, collect, policies
 from dualembed.problems import ActionValue
 from dualembed.solvers import ClosedForm
 from dualembed.sources import Dataset

@@ -139,14 +139,14 @@ def test_the_overlap_is_that_of_all_rows() -> None:
     model = de.PolicyEvaluator(0.8, **small())
     for part in (slice(0, 300), slice(300, ROWS)):
         model.partial_fit(STATE[part], STATE[part], NEXT[part], weights=weights[part])
-    assert model.diagnostics_.overlap == de.propensities.overlap(weights)
+    assert model.diagnostics_.overlap == de.data.propensities.overlap(weights)
     assert model.diagnostics_.overlap.warning in model.diagnostics_.warnings
     model.partial_fit(STATE, STATE, NEXT)  # rows of the policy's own weigh 1
-    assert model.diagnostics_.overlap == de.propensities.overlap(np.concatenate([weights, np.ones(ROWS)]))
+    assert model.diagnostics_.overlap == de.data.propensities.overlap(np.concatenate([weights, np.ones(ROWS)]))
     later = de.PolicyEvaluator(0.8, **small()).partial_fit(STATE, STATE, NEXT)
     assert later.diagnostics_.overlap is None
     later.partial_fit(STATE, STATE, NEXT, weights=weights)
-    assert later.diagnostics_.overlap == de.propensities.overlap(np.concatenate([np.ones(ROWS), weights]))
+    assert later.diagnostics_.overlap == de.data.propensities.overlap(np.concatenate([np.ones(ROWS), weights]))
 
 
 @pytest.mark.parametrize("kind", [de.PolicyEvaluator, de.ActionValueEvaluator])

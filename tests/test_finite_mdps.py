@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import policies, trajectories
 from dualembed.control import ConvexityWarning, QLearning
+from dualembed.data import policies, trajectories
 from dualembed.problems import ActionValue, LambdaReturn, PolicyEvaluation
 from dualembed.solvers import ClosedForm, EmbeddingSGD, SparseForm
 from dualembed.sources import Dataset
@@ -219,7 +219,8 @@ def test_a_terminated_transition_has_no_bootstrap_and_a_truncated_one_has() -> N
 def test_q_learning_without_a_choice_of_next_actions_is_refused_as_sarsa() -> None:
     columns = {"state": [0.0, 1.0], "action": [0, 1], "reward": [0.0, 1.0], "next_state": [1.0, 0.0]}
     saddle = de.Saddle(ActionValue(Dataset(**columns, next_action=[1, 0]), 0.5), Table(), Table())
-    with pytest.warns(ConvexityWarning), pytest.raises(de.InputError, match=r"would make it SARSA; policies\.expected"):
+    words = r"would make it SARSA; data\.policies\.expected"
+    with pytest.warns(ConvexityWarning), pytest.raises(de.InputError, match=words):
         de.solve(0, saddle, QLearning(10))
 
 

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
         links,
         losses,
         plot,
-        policies,
         problems,
-        propensities,
         report,
         samplers,
         schedules,
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
         solvers,
         sources,
         spaces,
-        trajectories,
     )
     from dualembed.answers import Answer, Question, Verdict
     from dualembed.checks import InputError
@@ -112,9 +109,7 @@ __all__ = [
     "links",
     "losses",
     "plot",
-    "policies",
     "problems",
-    "propensities",
     "report",
     "samplers",
     "schedules",
@@ -122,7 +117,6 @@ __all__ = [
     "solvers",
     "sources",
     "spaces",
-    "trajectories",
     "__version__",
 ]
 
@@ -153,6 +147,7 @@ _HOMES = {
     "Terms": "dualembed.problems",
     "InputError": "dualembed.checks",
 }
+# Of these policies, propensities and trajectories are deprecated: they are in `data`, and not listed above.
 _MODULES = frozenset(
     {
         "baselines",

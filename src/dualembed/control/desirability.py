@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from dualembed import checks
-from dualembed.policies import numbers, state_rows
+from dualembed.data.policies import numbers, state_rows
 
 Desirability = Callable[[Any], Any]
 Dynamics = Callable[[Any, Any], Any]

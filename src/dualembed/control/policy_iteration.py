@@ -10,11 +10,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dualembed import checks, policies
+from dualembed import checks
+from dualembed.data import policies
+from dualembed.data.policies import state_rows
+from dualembed.data.trajectories import check_discount
 from dualembed.kernels import Categorical, Columns, Gaussian
-from dualembed.policies import state_rows
 from dualembed.problems import ActionValue
-from dualembed.problems.transitions import check_discount
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import EarlyStopWarning, Result, Solver, solve
 from dualembed.solvers.closed_form import ClosedForm

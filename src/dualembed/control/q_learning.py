@@ -28,8 +28,8 @@ class QLearning(StochasticSolver):
     The maximum is not affine in Q: the weights follow the current Q through its argmax, the problem in Q is no longer
     convex, and nothing guarantees convergence. It often works where the dual moves several times faster than Q, and
     can stall where both move alike; `PolicyIteration` solves an affine problem in every round and should be tried
-    first. The next actions' probabilities (`policies.expected_actions`) say only which actions there are: those with
-    probability 0 are left out.
+    first. The next actions' probabilities (`data.policies.expected_actions`) say only which actions there are: those
+    with probability 0 are left out.
     """
 
     title: ClassVar[str] = "Q-learning"
@@ -55,7 +55,7 @@ class QLearning(StochasticSolver):
         if terms.points.shape[1] < 3:
             raise checks.InputError(
                 "Q-learning needs every next action in each row, but there is one, which would make it SARSA; "
-                "policies.expected_actions gives the columns next_action and next_probability of all of them"
+                "data.policies.expected_actions gives the columns next_action and next_probability of all of them"
             )
 
     def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:

@@ -1,6 +1,8 @@
 """Data from outside: tables in files, logs of other libraries, and transitions collected in gymnasium environments.
 
-The molecules of QM7 are in `data.qm7`. Names are imported when first used, so that reading a table costs no JAX.
+What policies say about data is in `data.policies`, how likely the logged actions were in `data.propensities`, what
+follows what in `data.trajectories`, and the molecules of QM7 in `data.qm7`. Names are imported when first
+used, so that reading a table costs no JAX.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualembed.data import qm7
+    from dualembed.data import policies, propensities, qm7, trajectories
     from dualembed.data.columns import chosen_columns, missing_rows, numbers_of
     from dualembed.data.conditions import Condition, condition
     from dualembed.data.environments import Held, average_return, collect
@@ -28,6 +30,9 @@ __all__ = [
     "Held",
     "average_return",
     "collect",
+    "policies",
+    "propensities",
+    "trajectories",
     "qm7",
 ]
 
@@ -44,11 +49,12 @@ _HOMES = {
     "average_return": "environments",
     "collect": "environments",
 }
+_MODULES = frozenset({"policies", "propensities", "trajectories", "qm7"})
 
 
 def __getattr__(name: str) -> Any:
-    if name == "qm7":
-        return importlib.import_module("dualembed.data.qm7")
+    if name in _MODULES:
+        return importlib.import_module(f"dualembed.data.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'dualembed.data' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"dualembed.data.{_HOMES[name]}"), name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.policies import action_numbers, check_distributions, numbers, state_rows
+from dualembed.data.policies import action_numbers, check_distributions, numbers, state_rows
 
 Policy = Callable[[Any], Any]
 FORMS = "probabilities (n, A) or actions (n,) for states (n, d), or one action for one state (d,)"

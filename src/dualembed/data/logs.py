@@ -10,8 +10,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.data.choosing import first_number, is_discrete
+from dualembed.data.policies import numbers
 from dualembed.data.refusal import nearest
-from dualembed.policies import numbers
 
 Columns = dict[str, np.ndarray]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
+from dualembed.data.policies import TOLERANCE, GaussianPolicy
 from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
 from dualembed.estimators.diagnostics import seldom_done
 from dualembed.estimators.ratios import density_ratio
@@ -16,7 +17,6 @@ from dualembed.estimators.rows import starts, steps, vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
-from dualembed.policies import TOLERANCE, GaussianPolicy
 from dualembed.problems import ActionValue
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features
@@ -26,8 +26,9 @@ class ActionValueEvaluator(TransitionEstimator):
     """Q(s, a), the discounted reward from taking a in s and following a policy thereafter, from anyone's transitions.
 
     `policy` is the evaluated one, any function of states as they are given to `fit`: to probabilities (n, A) of actions
-    numbered from 0, or to the actions themselves, (n,) or (n, a); or a `policies.GaussianPolicy`. Leave it out to give
-    its `next_actions` in `fit`. Actions that are whole numbers or labels are discrete, and each has its own function.
+    numbered from 0, or to the actions themselves, (n,) or (n, a); or a `data.policies.GaussianPolicy`. Leave it out to
+    give its `next_actions` in `fit`. Actions that are whole numbers or labels are discrete, and each has its own
+    function.
 
     >>> rng = np.random.default_rng(0)
     >>> state, action = rng.normal(size=1000), rng.integers(2, size=1000)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from dualembed.answers import Task
+from dualembed.data.policies import numbers
 from dualembed.estimators.rows import vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.transitions import TransitionEstimator
-from dualembed.policies import numbers
 from dualembed.problems import FirstExit
 from dualembed.sources import Dataset
 

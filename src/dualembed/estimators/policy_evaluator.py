@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
+from dualembed.data.propensities import overlap as overlap_of
 from dualembed.estimates import Estimate
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import Returns, out_of_order
@@ -18,7 +19,6 @@ from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.problems import PolicyEvaluation
-from dualembed.propensities import overlap as overlap_of
 from dualembed.sources import Dataset
 
 APART = 3.0  # errors of the difference between the answer and the mean of returns, beyond which there is a warning
@@ -101,8 +101,8 @@ class PolicyEvaluator(TransitionEstimator):
 
         `terminated` (n,) is 1 where nothing follows (0 where a time limit cut the episode: the bootstrap counts);
         `weights` (n,) are importance weights π(a|s) / π_b(a|s) for transitions of another policy
-        (`policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other and are
-        in the order of time: errors are then clustered by episode, and `value()` knows where episodes start.
+        (`data.policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other and
+        are in the order of time: errors are then clustered by episode, and `value()` knows where episodes start.
         """
         marks = {"terminated": terminated, "weights": weights, "episodes": episodes}
         return self._fit(Data(states, next_states, rewards=rewards, **marks))

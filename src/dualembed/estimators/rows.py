@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks
-from dualembed.policies import numbers
+from dualembed.data.policies import numbers
 
 
 def vector(name: str, values: Any, rows: int) -> np.ndarray:

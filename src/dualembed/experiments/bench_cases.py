@@ -8,9 +8,9 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from dualembed.data.policies import GaussianPolicy
 from dualembed.experiments import bench_peers as peers
 from dualembed.experiments.bench_logs import POLICIES, WORLDS, Choice, Log, Policy, logged, true_values
-from dualembed.policies import GaussianPolicy
 
 ROWS = 2000
 ON_POLICY_DISCOUNTS = 0.9, 0.97, 0.99, 0.999

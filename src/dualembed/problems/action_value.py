@@ -9,18 +9,17 @@ import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, require
-from dualembed.problems.transitions import (
+from dualembed.data.trajectories import (
     check_discount,
     check_endings,
     check_marks,
     check_names,
     check_not_negative,
     check_vectors,
-    optional,
-    states_of,
 )
+from dualembed.losses import Loss, Square
+from dualembed.problems.base import Problem, Terms, columns_of, library, require
+from dualembed.problems.transitions import optional, states_of
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -30,8 +29,8 @@ class ActionValue(Problem):
     Columns: state and next_state (B,) or (B, d), action (B,) or (B, a), reward (B,), optional terminated (B,), and
     the policy's next actions:
     - SARSA: next_action (B,), or (B, 1, a), the one action the policy took at s';
-    - expected SARSA: next_action (B, J) or (B, J, a) with next_probability (B, J), as `policies.expected_actions`
-      (every discrete action) and `policies.sampled_actions` (draws of a continuous one) give them.
+    - expected SARSA: next_action (B, J) or (B, J, a) with next_probability (B, J), as `data.policies.expected_actions`
+      (every discrete action) and `data.policies.sampled_actions` (draws of a continuous one) give them.
     Points are (s, a) side by side. The context (s, a) determines which action was taken, so that no importance
     weights are needed whichever policy collected the data, as long as next actions are the evaluated one's.
 
@@ -87,7 +86,7 @@ class LambdaReturn(Problem):
 
     so that r_k counts (γλ)^k, Q(s_n, a_n) counts (1-λ) λ^(n-1) γ^n and the last λ^(N-1) γ^N; a window that its
     episode cuts short has its own N, and after a termination nothing is earned or bootstrapped. Columns as
-    `trajectories.return_windows` gives them: state (B,) or (B, d), action (B,) or (B, a), and with an axis for the
+    `data.trajectories.return_windows` gives them: state (B,) or (B, d), action (B,) or (B, a), and with an axis for the
     step reward (B, N), next_state (B, N, d), next_action (B, N) or (B, N, a), terminated (B, N); length (B,) counts
     the real steps. The actions after the first are the evaluated policy's own: λ = 0 is SARSA, and with
     next actions that are greedy under the last Q it is the control form.
@@ -152,7 +151,7 @@ def _check_single_steps(sample: Sample) -> None:
     if "steps" in sample:
         raise checks.InputError(
             "action values take transitions of one step, but there is a column steps: several steps are for "
-            "PolicyEvaluation, or for LambdaReturn with trajectories.return_windows"
+            "PolicyEvaluation, or for LambdaReturn with data.trajectories.return_windows"
         )
 
 
@@ -180,7 +179,7 @@ def _shares(sample: Sample, count: int) -> Any:
         if count > 1:
             raise checks.InputError(
                 f"{count} next actions a row need their probabilities in a column next_probability of shape "
-                f"({rows}, {count}); policies.expected_actions gives both"
+                f"({rows}, {count}); data.policies.expected_actions gives both"
             )
         return xp.ones((rows, 1))
     shares = xp.asarray(sample["next_probability"])
@@ -203,7 +202,8 @@ def _window(sample: Sample) -> Any:
     rewards = library(sample).asarray(sample["reward"])
     if rewards.ndim != 2:
         raise checks.InputError(
-            f"reward must have shape (rows, steps), but has {rewards.shape}; trajectories.return_windows makes windows"
+            f"reward must have shape (rows, steps), but has {rewards.shape}; data.trajectories.return_windows makes "
+            "windows"
         )
     for name in ("next_state", "next_action", "terminated"):
         if name in sample and np.shape(sample[name])[:2] != rewards.shape:
@@ -235,5 +235,5 @@ def _check_lengths(sample: Sample, count: int) -> None:
     if strange.size:
         raise checks.InputError(
             f"length must be a whole number from 1 to {count}, the steps of a window, not {strange[0]}; "
-            "trajectories.return_windows counts them"
+            "data.trajectories.return_windows counts them"
         )

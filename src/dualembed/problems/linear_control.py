@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.data.trajectories import check_marks, check_vectors
 from dualembed.losses import Loss, Square
 from dualembed.problems.base import Problem, Terms, library
-from dualembed.problems.transitions import check_marks, check_vectors, states_of
+from dualembed.problems.transitions import states_of
 from dualembed.sources import Dataset, Sample, Source
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -9,18 +9,17 @@ import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, require
-from dualembed.problems.transitions import (
+from dualembed.data.trajectories import (
     check_discount,
     check_endings,
     check_marks,
     check_names,
     check_not_negative,
     check_vectors,
-    optional,
-    states_of,
 )
+from dualembed.losses import Loss, Square
+from dualembed.problems.base import Problem, Terms, columns_of, library, require
+from dualembed.problems.transitions import optional, states_of
 from dualembed.sources import Dataset, Sample, Source
 
 
@@ -30,8 +29,8 @@ class PolicyEvaluation(Problem):
     Columns: state and next_state (B,) or (B, d), reward (B,); optional terminated (B,), 1 where the episode ended
     with this transition and nothing follows (one cut short by a time limit is 0: its bootstrap counts); optional weight
     (B,), the importance weight ρ = π(a|s) / π_b(a|s) for transitions of another policy π_b
-    (`policies.importance_weights`); optional steps (B,), how many steps the transition spans, its reward being their
-    discounted sum and its bootstrap discounted by as many powers (`trajectories.multi_step`).
+    (`data.policies.importance_weights`); optional steps (B,), how many steps the transition spans, its reward being
+    their discounted sum and its bootstrap discounted by as many powers (`data.trajectories.multi_step`).
 
     The context is s alone: with (s, a) the equation would be asked of every action, which no stochastic policy's value
     fulfils. For a `deterministic` policy (s, a) will do as well, from transitions with a column action (B,) or (B, a).

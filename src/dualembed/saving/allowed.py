@@ -104,7 +104,7 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.policy_evaluation": "PolicyEvaluation",
         "problems.unconditional": "Unconditional",
     },
-    "propensities": {"propensities": "Overlap"},
+    "propensities": {"data.propensities": "Overlap"},
     "report": {"report.effects": "Effect", "report.worth": "Worth"},
     "saddle": {"saddle": "DualFunction Saddle"},
     "samplers": {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import trajectories
+from dualembed.data import trajectories
 from dualembed.problems import LambdaReturn
 from dualembed.sources import Dataset
 

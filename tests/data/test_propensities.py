@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dualembed.checks import InputError
-from dualembed.policies import importance_weights
-from dualembed.propensities import FLOOR, estimated_propensities, overlap
+from dualembed.data.policies import importance_weights
+from dualembed.data.propensities import FLOOR, estimated_propensities, overlap
 
 SLOPES = np.array([[1.0, -0.5, 0.0], [0.0, 0.8, -0.8]])
 

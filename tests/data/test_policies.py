@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import policies
+from dualembed.data import policies
 from dualembed.problems import ActionValue
 from dualembed.solvers import ClosedForm
 from dualembed.sources import Dataset

@@ -1,0 +1,165 @@
+"""Propensities: how likely the logged actions were, estimated where they were not logged, and what weights they leave.
+
+The weights themselves are `data.policies.importance_weights(states, actions, target=..., behaviour=propensities)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.data.policies import effective_sample_size, numbers, state_rows
+
+FLOOR = 1e-3  # lower estimates are mostly error, and a weight would be their inverse
+FEW_FEATURES = 15  # up to so many coordinates the products of two are features too; beyond, they would be hundreds
+COMMON = 10  # rows of an action from which its probability can be told as a function of the state
+LEAST_ROWS, LEAST_SHARE = 50, 0.1  # fewer effective rows than either, and an average rests on a handful
+
+
+def estimated_propensities(
+    states: Any, actions: Any, *, folds: int = 5, seed: int = 0, floor: float = FLOOR
+) -> np.ndarray:
+    """Estimates (n,) of π_b(a|s), the probability with which the behaviour policy took each logged action.
+
+    Three classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
+    their squares and products too (where there are at most 15), and boosted trees. Each row's estimate comes from a
+    fit to the other folds, so that no row explains itself; the classifier with the lowest logarithmic loss on the
+    held-out rows is taken. An action with fewer than 10 rows gets its share of rows in every state. Estimates below
+    `floor` are raised to it: no weight exceeds 1/floor. Small probabilities are smoothed, so that a poor overlap may
+    look better than it is. Actions are whole numbers, in any numbering.
+
+    >>> rng = np.random.default_rng(0)
+    >>> estimated_propensities(rng.normal(size=400), rng.random(400) < 0.3).mean().round(1)
+    np.float64(0.6)
+    """
+    checks.count("folds", folds, at_least=2)
+    checks.count("seed", seed, at_least=0)
+    checks.positive("floor", floor)
+    rows = state_rows(states)
+    labels, classes = _labels(actions, len(rows))
+    if floor > 1 / classes:
+        raise checks.InputError(f"floor must be at most 1/{classes}, one over the number of actions, not {floor}")
+    if len(rows) < 2 * folds:
+        raise checks.InputError(f"{folds} folds need at least {2 * folds} rows, not {len(rows)}; give fewer folds")
+    parts = _parts(labels, folds, seed)
+    estimates = [_cross_fitted(each, rows, labels, parts) for each in _classifiers(rows.shape[1], seed)]
+    clipped = [np.maximum(each, floor) for each in estimates]
+    losses = [-np.mean(np.log(each)) for each in clipped]
+    return clipped[int(np.argmin(losses))]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How much of the data importance weights leave in use; `warning` is empty where that is enough."""
+
+    effective_sample_size: float
+    share: float
+    """The effective sample size as a part of the rows."""
+    largest: float
+    """The largest weight, where the mean weight is 1."""
+    top_share: float
+    """The part of all weight that the hundredth part of the rows with the largest weights has."""
+    warning: str
+
+
+def overlap(weights: Any) -> Overlap:
+    """How far the data of the behaviour policy cover the target policy, by the importance weights (n,).
+
+    >>> overlap([1.0] * 200).warning
+    ''
+    >>> overlap([100.0] + [0.0] * 99).warning[:49]
+    'the weights leave 1 effective row of 100 (1.0 %):'
+    """
+    given = numbers("weights", weights)
+    if given.ndim != 1 or not np.isfinite(given).all():
+        raise checks.InputError(f"weights must be finite numbers of shape (rows,), but have shape {given.shape}")
+    size = effective_sample_size(given)
+    count = len(given)
+    top = np.sort(given)[::-1][: -(-count // 100)]
+    share = size / count
+    enough = size >= LEAST_ROWS and share >= LEAST_SHARE
+    return Overlap(
+        effective_sample_size=size,
+        share=share,
+        largest=float(given.max() / given.mean()),
+        top_share=float(top.sum() / given.sum()),
+        warning="" if enough else _warning(size, count),
+    )
+
+
+def _warning(size: float, count: int) -> str:
+    rows = f"{size:.0f} effective row{'' if round(size) == 1 else 's'}"
+    return (
+        f"the weights leave {rows} of {count} ({100 * size / count:.1f} %): the target policy seldom does what was "
+        "logged, and estimates for it rest on few rows; gather more data, clip the weights, or ask about a policy "
+        "closer to the logged one"
+    )
+
+
+def _labels(actions: Any, rows: int) -> tuple[np.ndarray, int]:
+    """(the actions (n,) renumbered from 0 without gaps, how many there are)."""
+    given = numbers("actions", actions)
+    if given.shape == (rows, 1):
+        given = given[:, 0]
+    if given.shape != (rows,):
+        raise checks.InputError(f"actions must have shape ({rows},), one number a row, but have {given.shape}")
+    broken = ~np.isfinite(given) | (given != np.round(given))
+    if broken.any():
+        row = int(np.argmax(broken))
+        raise checks.InputError(
+            f"actions must be whole numbers, not {given[row]:g} as in row {row}: only discrete actions have "
+            "probabilities; put continuous ones into bins"
+        )
+    names, labels = np.unique(given, return_inverse=True)
+    return labels, len(names)
+
+
+def _parts(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(rows to fit, rows held out) of each fold, every action in every fold where there are enough of it."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    enough = np.bincount(labels).min() >= folds
+    split = (StratifiedKFold if enough else KFold)(folds, shuffle=True, random_state=seed)
+    return list(split.split(labels, labels))
+
+
+def _classifiers(dimension: int, seed: int) -> list[Any]:
+    """The classifiers that are tried."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+    degrees = (1, 2) if dimension <= FEW_FEATURES else (1,)
+    # Standardised again after the products are taken, or one penalty would weigh on them differently.
+    features = [(StandardScaler(), PolynomialFeatures(each, include_bias=False), StandardScaler()) for each in degrees]
+    logistic = [make_pipeline(*each, LogisticRegression(max_iter=1000)) for each in features]
+    # Slow, shallow and shrunken: probabilities are wanted, not decisions, and trees are too sure of themselves.
+    learning = {"learning_rate": 0.05, "max_iter": 300, "early_stopping": True}
+    trees = HistGradientBoostingClassifier(**learning, max_leaf_nodes=15, l2_regularization=10.0, random_state=seed)
+    return [*logistic, trees]
+
+
+def _cross_fitted(
+    classifier: Any, states: np.ndarray, labels: np.ndarray, parts: list[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """The probability (n,) of each row's own action under a fit to the other folds.
+
+    Actions that the other folds have hardly taken have their share of rows as probability, whatever the state.
+    """
+    found = np.zeros(len(labels))
+    for fitted, held in parts:
+        shares = np.bincount(labels[fitted], minlength=labels.max() + 1) / len(fitted)
+        found[held] = shares[labels[held]]
+        common = np.flatnonzero(shares * len(fitted) >= COMMON)
+        if len(common) < 2:
+            continue
+        rows = fitted[np.isin(labels[fitted], common)]
+        among_common = classifier.fit(states[rows], labels[rows]).predict_proba(states[held])
+        for place, action in enumerate(common):
+            mine = labels[held] == action
+            found[held[mine]] = shares[common].sum() * among_common[mine, place]
+    return found

@@ -1,0 +1,24 @@
+"""Names that have moved: the old ones lead to the new for one release, with one warning that says where to."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+def moved(old: str, new: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that is now another: it has all of that one's names, and warns when first used."""
+    told: list[str] = []
+
+    def find(name: str) -> Any:
+        home = importlib.import_module(new)
+        if not hasattr(home, name):
+            raise AttributeError(f"module {old!r} has no attribute {name!r}")
+        if not told:
+            told.append(name)
+            warnings.warn(f"{old} is deprecated; use {new}", FutureWarning, stacklevel=2)
+        return getattr(home, name)
+
+    return find

@@ -1,0 +1,35 @@
+"""Old public names lead to the new ones for one release, with one warning that says where to."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+MOVED = {
+    "dualembed.policies": "dualembed.data.policies",
+    "dualembed.propensities": "dualembed.data.propensities",
+    "dualembed.trajectories": "dualembed.data.trajectories",
+}
+A_NAME = {"policies": "importance_weights", "propensities": "overlap", "trajectories": "follows"}
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_module_that_moved_has_the_same_parts(old: str) -> None:
+    name, new = A_NAME[old.partition(".")[2]], importlib.import_module(MOVED[old])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        assert getattr(importlib.import_module(old), name) is getattr(new, name)
+        with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'nothing'"):
+            importlib.import_module(old).nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_it_warns_once_and_says_where_to(old: str) -> None:
+    name = old.partition(".")[2]
+    code = f"import dualembed as de\nde.{name}\nde.{name}.{A_NAME[name]}\nde.{name}.{A_NAME[name]}\n"
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().splitlines() == [f"<string>:3: FutureWarning: {old} is deprecated; use {MOVED[old]}"]
