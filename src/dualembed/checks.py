@@ -1,4 +1,4 @@
-"""Checks at the entrance: one sentence with the offending value, the rule and the way out.
+"""Checks at the entrance: one sentence with the offending value, the rule and the way out, such as the nearest name.
 
 Every check lets JAX tracers through, because a value under `jit` or `vmap` has no value to look at yet. JAX is imported
 by the checks that need it alone: what is wrong with a file or a column is said without waiting for it.
@@ -6,6 +6,7 @@ by the checks that need it alone: what is wrong with a file or a column is said 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,22 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str = "
     if not isinstance(value, kind):
         wanted = kind.__name__ if isinstance(kind, type) else " or ".join(each.__name__ for each in kind)
         raise InputError(f"{name} must be a {wanted}, not {value!r}{_tail(hint)}")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The words '; did you mean ...?' with the known name most like this one, or nothing where none is."""
+    from difflib import get_close_matches
+
+    known = {each.lower(): each for each in names}
+    close = get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {known[close[0]]!r}?" if close else ""
+
+
+def some(names: Iterable[str], most: int = 8) -> str:
+    """The names with commas between them, the first few where they are many; one that has a comma is in quotes."""
+    listed = [f'"{name}"' if "," in name else name for name in names]
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _tail(hint: str) -> str:

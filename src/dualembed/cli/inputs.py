@@ -8,10 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dualembed.answers.task import Task
-from dualembed.checks import InputError
+from dualembed.checks import InputError, some
 from dualembed.cli.roles import Columns
 from dualembed.data.columns import chosen_columns, missing_rows, names_categories, numbers_of
-from dualembed.data.refusal import some
 from dualembed.data.roles import ROLES, Kind, Role
 
 if TYPE_CHECKING:

@@ -150,9 +150,8 @@ def _table(known: Mapping[str, Any], place: str, option: str) -> pa.Table:
     """The place as a table of one row."""
     import pyarrow as pa
 
-    from dualembed.checks import InputError
+    from dualembed.checks import InputError, some
     from dualembed.data.columns import no_such_column
-    from dualembed.data.refusal import some
 
     given = _parts(place, option)
     for name in given:
@@ -189,8 +188,7 @@ def _parts(place: str, option: str) -> dict[str, str]:
 
 def _value(column: Any, name: str, text: str, option: str) -> Any:
     """What the text stands for in a column: one of its levels, or a number."""
-    from dualembed.checks import InputError
-    from dualembed.data.refusal import nearest, some
+    from dualembed.checks import InputError, nearest, some
 
     if column.levels:
         level = next((level for level in column.levels if _same(level, text)), None)

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from dualembed.answers.task import Task
-from dualembed.checks import InputError
+from dualembed.checks import InputError, nearest, some
 from dualembed.cli.tasks import option_of
 from dualembed.data.columns import chosen_columns
-from dualembed.data.refusal import nearest, some
 from dualembed.data.roles import ROLES, Role
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualembed.checks import InputError
-from dualembed.data.refusal import nearest, some
+from dualembed.checks import InputError, nearest, some
 
 if TYPE_CHECKING:
     import pyarrow as pa

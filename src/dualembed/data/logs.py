@@ -11,7 +11,6 @@ import numpy as np
 from dualembed import checks
 from dualembed.data.choosing import first_number, is_discrete
 from dualembed.data.policies import numbers
-from dualembed.data.refusal import nearest
 
 Columns = dict[str, np.ndarray]
 
@@ -69,7 +68,7 @@ def _minari_dataset(name: str) -> Any:
     try:
         return minari.load_dataset(name)
     except (FileNotFoundError, ValueError):
-        way_out = nearest(name, minari.list_local_datasets()) or f"; `minari download {name}` may bring it"
+        way_out = checks.nearest(name, minari.list_local_datasets()) or f"; `minari download {name}` may bring it"
         raise checks.InputError(f"there is no Minari dataset {name!r} on this computer{way_out}") from None
 
 

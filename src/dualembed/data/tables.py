@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualembed.checks import InputError
-from dualembed.data.refusal import nearest, some
+from dualembed.checks import InputError, nearest, some
 from dualembed.files import atomic
 
 if TYPE_CHECKING:
