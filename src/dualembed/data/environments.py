@@ -1,45 +1,21 @@
-"""Transitions and returns from gymnasium environments."""
+"""Transitions and returns from gymnasium environments, copies of one or vector environments played side by side."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.choosing import Chooser, Policy
-from dualembed.data.playing import Copies, Games, Vector, copies_of, is_vector, state_of, step
+from dualembed.data.policies import Chooser, Policy, first_number, is_discrete
 from dualembed.progress import track
 
 Columns = dict[str, np.ndarray]
 NAMES = ("state", "action", "reward", "next_state", "terminated", "truncated", "episode", "probability")
-
-
-class Held:
-    """The environment with a decision every `steps` steps: the action is held, rewards are summed.
-
-    Where one step moves the state little, all actions are worth almost the same and their order drowns in errors of
-    approximation; longer decisions tell them apart.
-    """
-
-    def __init__(self, env: Any, steps: int) -> None:
-        checks.count("steps", steps)
-        self.env, self.steps = env, steps
-        self.action_space, self.observation_space = env.action_space, env.observation_space
-
-    def reset(self, **options: Any) -> Any:
-        """As the environment's own."""
-        return self.env.reset(**options)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """(state, sum of rewards, terminated, truncated, info) after as many steps, fewer where the episode ends."""
-        total = 0.0
-        for _ in range(self.steps):
-            state, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
-            if terminated or truncated:
-                break
-        return state, total, terminated, truncated, info
+UNREADABLE = "states must be vectors of numbers, not {}; wrap the environment to make them so"
 
 
 def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies: int = 1, hold: int = 1) -> Columns:
@@ -118,6 +94,33 @@ def average_return(env: Any, policy: Policy, episodes: int, *, seed: int = 0) ->
     return returns
 
 
+class Held:
+    """The environment with a decision every `steps` steps: the action is held, rewards are summed.
+
+    Where one step moves the state little, all actions are worth almost the same and their order drowns in errors of
+    approximation; longer decisions tell them apart.
+    """
+
+    def __init__(self, env: Any, steps: int) -> None:
+        checks.count("steps", steps)
+        self.env, self.steps = env, steps
+        self.action_space, self.observation_space = env.action_space, env.observation_space
+
+    def reset(self, **options: Any) -> Any:
+        """As the environment's own."""
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """(state, sum of rewards, terminated, truncated, info) after as many steps, fewer where the episode ends."""
+        total = 0.0
+        for _ in range(self.steps):
+            state, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return state, total, terminated, truncated, info
+
+
 def _play(
     games: Games,
     actions: np.ndarray,
@@ -145,3 +148,137 @@ def _games(env: Any, copies: int, seed: int) -> Games:
             f"a vector environment is its own {env.num_envs} copies; leave copies at 1, not {copies}"
         )
     return Vector(env, seed)
+
+
+class Move(NamedTuple):
+    """What one action led to; `following` is the last state of the episode where it ended."""
+
+    reward: float
+    following: np.ndarray
+    terminated: bool
+    truncated: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended, by itself or by a limit."""
+        return self.terminated or self.truncated
+
+
+class Games(ABC):
+    """Several games of one environment at the same time; `states` are those in which the next actions are taken."""
+
+    states: list[np.ndarray]
+    actions: Any
+    observations: Any
+
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> list[Move | None]:
+        """The move of each game; none where the step was spent on beginning a new episode."""
+
+
+class Copies(Games):
+    """The environment and deep copies of it; fewer than asked for where it cannot be copied."""
+
+    def __init__(self, env: Any, count: int, seed: int) -> None:
+        self.environments = copies_of(env, count)
+        self.actions, self.observations = env.action_space, getattr(env, "observation_space", None)
+        self.states = [state_of(each.reset(seed=seed + 7919 * number)) for number, each in enumerate(self.environments)]
+
+    def step(self, actions: np.ndarray) -> list[Move | None]:
+        """The move of each copy; a copy whose episode ended is reset at once."""
+        moves: list[Move | None] = []
+        for number, (env, action) in enumerate(zip(self.environments, actions, strict=True)):
+            move = step(env, action)
+            self.states[number] = state_of(env.reset()) if move.over else move.following
+            moves.append(move)
+        return moves
+
+
+class Vector(Games):
+    """A gymnasium vector environment, in any of its ways of beginning episodes anew.
+
+    NextStep spends the step after an end on the reset, SameStep shows the first state of the new episode at once and
+    the last one of the old in info["final_obs"], and with Disabled the reset is ours.
+    """
+
+    def __init__(self, env: Any, seed: int) -> None:
+        self.env = env
+        self.actions, self.observations = env.single_action_space, getattr(env, "single_observation_space", None)
+        check_actions(self.actions)
+        mode = env.metadata.get("autoreset_mode", "NextStep")  # the only way before the mark came into being
+        self.mode = str(getattr(mode, "value", mode))
+        self.resetting = np.zeros(env.num_envs, dtype=bool)
+        self.states = self._states(env.reset(seed=seed)[0])
+
+    def step(self, actions: np.ndarray) -> list[Move | None]:
+        """The move of each sub-environment, none where it was reset instead."""
+        own = actions + first_number(self.actions) if is_discrete(self.actions) else actions
+        seen, rewards, terminated, truncated, info = self.env.step(own)
+        self.states = self._states(seen)
+        over = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
+        moves: list[Move | None] = []
+        for number, state in enumerate(self.states):
+            if self.resetting[number]:
+                moves.append(None)
+                continue
+            last = self._final(info, number) if over[number] and self.mode == "SameStep" else state
+            moves.append(Move(float(rewards[number]), last, bool(terminated[number]), bool(truncated[number])))
+        if self.mode == "Disabled" and over.any():
+            self.states = self._states(self.env.reset(options={"reset_mask": over})[0])
+        self.resetting = over if self.mode == "NextStep" else np.zeros_like(over)
+        return moves
+
+    def _states(self, seen: Any) -> list[np.ndarray]:
+        if isinstance(seen, (Mapping, tuple)):  # composite spaces, whose parts are batched one by one
+            raise checks.InputError(UNREADABLE.format(type(seen).__name__))
+        return [state_of((state, None)) for state in np.asarray(seen)]
+
+    def _final(self, info: dict[str, Any], number: int) -> np.ndarray:
+        if info.get("final_obs") is None or info["final_obs"][number] is None:
+            raise checks.InputError(
+                "a vector environment that resets in the same step must give the last state in info['final_obs'], "
+                "but this one does not; use autoreset_mode NextStep"
+            )
+        return state_of((info["final_obs"][number], None))
+
+
+def is_vector(env: Any) -> bool:
+    """Whether this is a gymnasium vector environment, told by its attributes: gymnasium may not be there."""
+    return hasattr(env, "num_envs") and hasattr(env, "single_action_space")
+
+
+def check_actions(space: Any) -> None:
+    """Raise unless the actions are numbered, or vectors of numbers."""
+    vectors = type(space).__name__ == "Box" and len(space.shape) == 1
+    if not (is_discrete(space) or vectors):
+        raise checks.InputError(
+            f"the environment must be gymnasium's, with actions Discrete or a Box of vectors, not {space!r}; "
+            "wrap it to make them so"
+        )
+
+
+def copies_of(env: Any, count: int) -> list[Any]:
+    """The environment and count - 1 others like it; itself alone where it cannot be made again."""
+    checks.count("copies", count)
+    check_actions(getattr(env, "action_space", None))
+    try:
+        return [env, *(copy.deepcopy(env) for _ in range(count - 1))]
+    except Exception:  # an environment tied to a window or a process plays alone
+        return [env]
+
+
+def step(env: Any, action: Any) -> Move:
+    """The move after the action, a vector or a number counted from 0."""
+    if is_discrete(env.action_space):
+        action = int(action) + first_number(env.action_space)
+    following, reward, terminated, truncated, _ = env.step(action)
+    return Move(float(reward), state_of((following, None)), bool(terminated), bool(truncated))
+
+
+def state_of(seen: tuple[Any, Any]) -> np.ndarray:
+    """The state in (observation, info), copied: some environments change theirs in place."""
+    try:
+        state = np.array(seen[0], dtype=float)
+    except (TypeError, ValueError):
+        raise checks.InputError(UNREADABLE.format(type(seen[0]).__name__)) from None
+    return np.atleast_1d(state)

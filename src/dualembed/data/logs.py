@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.choosing import first_number, is_discrete
-from dualembed.data.policies import numbers
+from dualembed.data.policies import first_number, is_discrete, numbers
 
 Columns = dict[str, np.ndarray]
 

@@ -59,7 +59,7 @@ PARTS: dict[str, dict[str, str]] = {
         "control.policy_iteration": "EpsilonGreedy PolicyIteration Round",
         "control.q_learning": "QLearning",
     },
-    "data": {"data.conditions": "Column Comparison Condition", "data.playing": "Move", "data.qm7": "Molecules"},
+    "data": {"data.conditions": "Column Comparison Condition", "data.environments": "Move", "data.qm7": "Molecules"},
     "embeddings": {
         "embeddings.conditional": "ConditionalEmbedding",
         "embeddings.samples": "JointEmbedding MeanEmbedding",
