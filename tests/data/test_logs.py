@@ -18,7 +18,7 @@ from minari.data_collector import EpisodeBuffer
 from dualembed.checks import InputError
 from dualembed.data import transitions
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 NAMES = ["state", "action", "reward", "next_state", "terminated", "truncated", "episode"]
 
 # Two episodes: one that ends after 3 steps, one that a limit cuts after 4.

@@ -18,7 +18,7 @@ from scipy.io import savemat
 from dualembed.checks import InputError
 from dualembed.data import qm7
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "qm7.npz"
+DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "qm7.npz"
 needs_data = pytest.mark.skipif(not DATA.is_file(), reason="the QM7 data are not here")
 
 
