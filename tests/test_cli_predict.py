@@ -16,9 +16,9 @@ from pyarrow import parquet
 from tests.cli_tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, refusal
 
 from dualembed import saving
-from dualembed.cli import main, streaming
+from dualembed.cli import main
 from dualembed.cli.tasks import known_tasks
-from dualembed.data import read_table, write_table
+from dualembed.data import io, read_table, write_table
 from dualembed.data.roles import ROLES
 from dualembed.estimators import IVRegressor, PolicyEvaluator
 from dualembed.examples import TRANSITIONS, make
@@ -72,8 +72,8 @@ def test_a_table_in_parts_gives_what_it_gives_whole(
         "write_table",
         lambda self, part, *more: (sizes.append(part.num_rows), writing(self, part, *more))[1],
     )
-    monkeypatch.setattr(streaming, "ROWS", 50)
-    monkeypatch.setattr(streaming, "BLOCK", 4000)
+    monkeypatch.setattr(io, "ROWS", 50)
+    monkeypatch.setattr(io, "BLOCK", 4000)
     assert main(["predict", str(model), str(source), "--out", str(parts)]) == 0
     assert max(sizes) <= 60
     left, right = read_table(parts).to_pydict(), read_table(whole).to_pydict()
@@ -88,7 +88,7 @@ def test_a_table_in_parts_gives_what_it_gives_whole(
 def test_rows_of_later_parts_keep_their_number_and_whole_numbers_may_turn_out_fractions(
     model: Path, tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "BLOCK", 1000)
+    monkeypatch.setattr(io, "BLOCK", 1000)
     source, out = tmp_path / "log.csv", tmp_path / "values.csv"
     numbers = [str(row) for row in range(2000)]
     numbers[1500] = "0.5"

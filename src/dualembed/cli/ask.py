@@ -73,7 +73,7 @@ def ask(
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
     from dualembed.cli.questions import Reader, contrasts, effects, moves
-    from dualembed.data.tables import check_there
+    from dualembed.data.io import check_there
 
     places, others, moved = at or [], minus or [], moves(derivative or [], effect or [])
     # A table is asked about itself, or is what a column's effect is taken over.

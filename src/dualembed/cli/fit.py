@@ -126,7 +126,7 @@ def _check(order: Order) -> None:
     from dualembed.checks import InputError
     from dualembed.cli.places import check_writable
     from dualembed.cli.roles import check_options
-    from dualembed.data.tables import check_there
+    from dualembed.data.io import check_there
 
     task = task_named(order.name)
     check_options(task, order.columns)

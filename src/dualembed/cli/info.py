@@ -21,7 +21,7 @@ _HELP = "\n\n".join(
 def info(model: options.Model, as_json: options.AsJson = False) -> None:
     from dualembed.cli.interrupts import ending_at_once
     from dualembed.cli.printing import print_json
-    from dualembed.data.tables import check_there
+    from dualembed.data.io import check_there
 
     path = model.expanduser()
     check_there(path)

@@ -8,7 +8,7 @@ from typing import Any
 from dualembed.answers.task import Task
 from dualembed.checks import InputError
 from dualembed.cli.roles import Columns
-from dualembed.data.tables import check_there
+from dualembed.data.io import check_there
 
 
 def loaded(path: Path) -> tuple[Any, Task]:

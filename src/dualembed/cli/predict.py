@@ -45,7 +45,7 @@ def predict(
     from dualembed.cli.places import check_ending, check_writable, working
     from dualembed.cli.printing import counted, print_json
     from dualembed.cli.streaming import change_table
-    from dualembed.data.tables import WRITABLE, check_there
+    from dualembed.data.io import WRITABLE, check_there
 
     check_there(table.expanduser())
     check_ending("--out", out, WRITABLE)

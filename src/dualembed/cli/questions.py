@@ -58,7 +58,7 @@ class Reader:
         """A table with the model's columns, without rows that lack some, where these are to be dropped."""
         from dualembed.cli.inputs import complete
         from dualembed.cli.models import check_columns
-        from dualembed.data.tables import read_table
+        from dualembed.data.io import read_table
 
         whole = read_table(path)
         check_columns(self.columns, whole.column_names, self.path)

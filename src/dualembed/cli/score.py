@@ -33,7 +33,7 @@ def score(
     from dualembed.cli.models import categories_of, check_columns, columns_for_scoring, loaded
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
-    from dualembed.data.tables import check_there, read_table
+    from dualembed.data.io import check_there, read_table
 
     check_there(table.expanduser())
     with working("Scoring"), ending_at_once():

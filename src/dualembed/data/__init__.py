@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dualembed.data.columns import chosen_columns, missing_rows, numbers_of
     from dualembed.data.conditions import Condition, condition
     from dualembed.data.environments import Held, average_return, collect
+    from dualembed.data.io import read_table, write_table
     from dualembed.data.logs import transitions
-    from dualembed.data.tables import read_table, write_table
 
 __all__ = [
     "read_table",
@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "read_table": "tables",
-    "write_table": "tables",
+    "read_table": "io",
+    "write_table": "io",
     "chosen_columns": "columns",
     "numbers_of": "columns",
     "missing_rows": "columns",

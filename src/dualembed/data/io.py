@@ -1,9 +1,9 @@
-"""Tables in files: CSV, Parquet and Arrow, read by the ending of their name and written whole or not at all."""
+"""Tables in files: CSV, Parquet and Arrow, read by the ending of their name, whole or in parts, and written whole."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 READABLE = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".arrow", ".feather")
 WRITABLE = (".csv", ".parquet", ".arrow", ".feather")
+ROWS = 50_000  # in a part
+BLOCK = 2**24  # bytes of text in a part
+
+
+class PartError(Exception):
+    """A part cannot be judged by itself: types, or numbers of rows, are those of the whole table."""
 
 
 def read_table(path: str | os.PathLike[str]) -> pa.Table:
@@ -66,6 +72,33 @@ def write_table(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
             feather.write_feather(table, str(temporary))
 
 
+def read_parts(path: str | os.PathLike[str]) -> Iterator[pa.Table]:
+    """The table that `read_table` reads, a few rows at a time; what is wrong with the file is for that one to say.
+
+    A `PartError` says that parts will not do.
+    """
+    path = Path(path).expanduser()
+    name = path.name.lower().removesuffix(".gz")
+    if path.is_dir():
+        return _folder_parts(path)
+    if name.endswith(".parquet"):
+        return _parquet_parts(path)
+    if name.endswith((".csv", ".tsv")):
+        return _text_parts(path, "\t" if name.endswith(".tsv") else ",")
+    return iter([read_table(path)])  # Arrow files are memory as it is
+
+
+def table_writer(path: Path, schema: pa.Schema) -> Any:
+    """What writes tables of the schema one after the other, by the ending of the name."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    ending = path.suffix.lower()
+    if ending == ".csv":
+        return csv.CSVWriter(path, schema)
+    return parquet.ParquetWriter(path, schema) if ending == ".parquet" else pa.ipc.new_file(str(path), schema)
+
+
 def check_there(path: Path) -> None:
     """Raise unless there is a file or folder at path, with the nearest name that there is."""
     if path.exists():
@@ -103,11 +136,15 @@ def _ending(path: Path, known: tuple[str, ...]) -> str:
     return max(fitting, key=len)
 
 
+def _parquet_files(folder: Path) -> list[Path]:
+    # Names that start with a dot or an underscore are marks that other programs leave, not data.
+    return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
+
+
 def _read_folder(folder: Path) -> pa.Table:
     import pyarrow as pa
 
-    # Names that start with a dot or an underscore are marks that other programs leave, not data.
-    paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith((".", "_")))
+    paths = _parquet_files(folder)
     if not paths:
         raise InputError(f"the folder {folder} has no .parquet files in it; name a file, or a folder of Parquet files")
     tables = [_read_file(path) for path in paths]
@@ -185,12 +222,58 @@ def _read_text(path: Path, delimiter: str) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    options = {
-        "parse_options": csv.ParseOptions(delimiter=delimiter),
-        "convert_options": csv.ConvertOptions(strings_can_be_null=True),
-    }
+    options = _text_options(delimiter)
     try:
         return csv.read_csv(path, **options)
     except pa.ArrowInvalid:
         # Once more for a better message: only one thread alone knows the number of the row it stumbles over.
         return csv.read_csv(path, read_options=csv.ReadOptions(use_threads=False), **options)
+
+
+def _text_options(delimiter: str) -> dict[str, Any]:
+    from pyarrow import csv
+
+    return {
+        "parse_options": csv.ParseOptions(delimiter=delimiter),
+        "convert_options": csv.ConvertOptions(strings_can_be_null=True),
+    }
+
+
+def _parquet_parts(path: Path) -> Iterator[pa.Table]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        _check_names(file.schema_arrow.names)
+        for batch in file.iter_batches(ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+def _folder_parts(folder: Path) -> Iterator[pa.Table]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    paths = _parquet_files(folder)
+    schemas = [parquet.read_schema(path) for path in paths]
+    if not paths or any(set(schema.names) != set(schemas[0].names) for schema in schemas):
+        raise PartError
+    joint = pa.unify_schemas(schemas, promote_options="permissive")
+    for path in paths:
+        for part in _parquet_parts(path):
+            yield part.select(joint.names).cast(joint)
+
+
+def _text_parts(path: Path, delimiter: str) -> Iterator[pa.Table]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    reader = csv.open_csv(path, read_options=csv.ReadOptions(block_size=BLOCK), **_text_options(delimiter))
+    with reader:
+        _check_names(reader.schema.names)
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def _check_names(names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        raise PartError
