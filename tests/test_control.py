@@ -10,7 +10,7 @@ import pytest
 
 import dualembed as de
 from dualembed.control import ConvexityWarning, EpsilonGreedy, PolicyIteration, QLearning, action_space, improve
-from dualembed.data import Held, average_return, collect, policies
+from dualembed.data import ActionRepeat, collect, episode_returns, policies
 from dualembed.problems import ActionValue
 from dualembed.solvers import ClosedForm
 from dualembed.sources import Dataset
@@ -170,17 +170,17 @@ def test_collect_is_the_same_for_the_same_seed() -> None:
 
 @pytest.mark.slow
 def test_policy_iteration_balances_the_cart_pole() -> None:
-    env = Held(gymnasium.make("CartPole-v1"), 2)
+    env = ActionRepeat(gymnasium.make("CartPole-v1"), 2)
     iteration = PolicyIteration(2, 0.95, rounds=3, solver=ClosedForm(folds=1))
     policy, stages = improve(0, env, iteration, stages=8, seed=0)
     assert 2 * stages[-1].transitions <= 30_000
-    assert np.mean(average_return(env, policy, 10, seed=9000)) >= 475
+    assert np.mean(episode_returns(env, policy, 10, seed=9000)) >= 475
 
 
 @pytest.mark.slow
 def test_policy_iteration_swings_the_mountain_car_up() -> None:
-    env = Held(gymnasium.make("MountainCar-v0"), 6)
+    env = ActionRepeat(gymnasium.make("MountainCar-v0"), 6)
     columns = collect(env, EpsilonGreedy(None, 3), 3333, seed=0, copies=8, hold=4)
     space = action_space(columns["state"], bandwidth=1.0)
     policy, _ = PolicyIteration(3, 0.95, primal=space, dual=space, rounds=6, solver=ClosedForm(folds=1)).fit(0, columns)
-    assert np.mean(average_return(env, policy, 20, seed=9000) > -200) > 0.5
+    assert np.mean(episode_returns(env, policy, 20, seed=9000) > -200) > 0.5

@@ -14,6 +14,13 @@ MOVED = {
     "dualembed.propensities": "dualembed.data.propensities",
     "dualembed.trajectories": "dualembed.data.trajectories",
 }
+RENAMED = {
+    "transitions": "log",
+    "average_return": "episode_returns",
+    "Held": "ActionRepeat",
+    "chosen_columns": "select_columns",
+    "numbers_of": "to_numbers",
+}
 A_NAME = {"policies": "importance_weights", "propensities": "overlap", "trajectories": "follows"}
 
 
@@ -33,3 +40,16 @@ def test_it_warns_once_and_says_where_to(old: str) -> None:
     code = f"import dualembed as de\nde.{name}\nde.{name}.{A_NAME[name]}\nde.{name}.{A_NAME[name]}\n"
     done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip().splitlines() == [f"<string>:3: FutureWarning: {old} is deprecated; use {MOVED[old]}"]
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_a_part_of_data_that_was_renamed_has_its_old_name_too(old: str) -> None:
+    code = (
+        "import dualembed as de\n"
+        f"from dualembed.data import {old}\n"
+        f"assert {old} is de.data.{old} is de.data.{RENAMED[old]}\n"
+        f"assert {old!r} not in dir(de.data)"
+    )
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
+    said = f"<string>:2: FutureWarning: dualembed.data.{old} is deprecated; use dualembed.data.{RENAMED[old]}"
+    assert done.stderr.strip().splitlines() == [said]

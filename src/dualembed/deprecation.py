@@ -1,4 +1,4 @@
-"""Names that have moved: the old ones lead to the new for one release, with one warning that says where to."""
+"""Names that have moved or changed: old ones lead to the new for one release, with one warning that says where to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
         if not told:
             told.append(name)
-            warnings.warn(f"{old} is deprecated; use {new}", FutureWarning, stacklevel=2)
+            warn(old, new)
         return getattr(home, name)
 
     return find
+
+
+def warn(old: str, new: str) -> None:
+    """Warn whoever called the caller that the old name is for one release only."""
+    warnings.warn(f"{old} is deprecated; use {new}", FutureWarning, stacklevel=3)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dualembed.checks import InputError
-from dualembed.data import chosen_columns, missing_rows, numbers_of
+from dualembed.data import missing_rows, select_columns, to_numbers
 from dualembed.data.columns import names_categories
 
 NAMES = ["s10", "s2", "s1", "reward", "a,b", "x*"]
@@ -32,7 +32,7 @@ NAMES = ["s10", "s2", "s1", "reward", "a,b", "x*"]
     ],
 )
 def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(spec: str, chosen: list) -> None:
-    assert chosen_columns(NAMES, spec, "--state") == chosen
+    assert select_columns(NAMES, spec, "--state") == chosen
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,25 @@ def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(
 )
 def test_a_spec_that_fits_no_column_is_refused(spec: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        chosen_columns(NAMES, spec, "--state")
+        select_columns(NAMES, spec, "--state")
     assert message in str(caught.value)
 
 
 def test_quotes_tell_names_apart_that_commas_do_not() -> None:
     names = ["left, right", "left", "right", 'so-called "speed"']
-    assert chosen_columns(names, "left, right", "--x") == ["left, right"]
-    assert chosen_columns(names, '"left",right', "--x") == ["left", "right"]
-    assert chosen_columns(names, '"so-called ""speed""",left', "--x") == ['so-called "speed"', "left"]
+    assert select_columns(names, "left, right", "--x") == ["left, right"]
+    assert select_columns(names, '"left",right', "--x") == ["left", "right"]
+    assert select_columns(names, '"so-called ""speed""",left', "--x") == ['so-called "speed"', "left"]
 
 
 def test_columns_that_are_taken_are_not_proposed() -> None:
     names = ["pos", "posn", "reward"]
     with pytest.raises(InputError, match="did you mean 'posn'"):
-        chosen_columns(names, "poss", "--next-state", taken=["pos"])
+        select_columns(names, "poss", "--next-state", taken=["pos"])
     with pytest.raises(InputError, match="did you mean 'posn'"):
-        chosen_columns(names, "pos,poss", "--state")
+        select_columns(names, "pos,poss", "--state")
     with pytest.raises(InputError) as caught:
-        chosen_columns(["pos", "reward"], "poss", "--next-state", taken=["pos"])
+        select_columns(["pos", "reward"], "poss", "--next-state", taken=["pos"])
     assert "did you mean" not in str(caught.value)
 
 
@@ -109,7 +109,7 @@ def test_text_and_what_is_declared_so_names_categories(values: pa.Array, expecte
     ids=lambda each: str(getattr(each, "type", "")),
 )
 def test_columns_of_every_numeric_kind_are_numbers(values: pa.Array, numbers: list) -> None:
-    found = numbers_of(pa.table({"x": values}), "x", "--state")
+    found = to_numbers(pa.table({"x": values}), "x", "--state")
     assert found.dtype == np.float64
     assert found.tolist() == numbers
 
@@ -130,22 +130,22 @@ def test_columns_of_every_numeric_kind_are_numbers(values: pa.Array, numbers: li
 )
 def test_what_is_no_number_is_named_with_its_row(values: list, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        numbers_of(pa.table({"x": values}), "x", "--state")
+        to_numbers(pa.table({"x": values}), "x", "--state")
     assert message in str(caught.value)
 
 
 def test_an_error_of_missing_numbers_says_how_to_drop_them_and_dropping_helps() -> None:
     table = pa.table({"x": [1.0, None, float("nan"), 4.0], "who": ["a", "b", "c", None]})
     with pytest.raises(InputError, match="--drop-missing"):
-        numbers_of(table, "x", "--state")
+        to_numbers(table, "x", "--state")
     assert missing_rows(table, ["x"]).tolist() == [False, True, True, False]
     assert missing_rows(table, ["x", "who"]).tolist() == [False, True, True, True]
-    assert numbers_of(table.filter(pa.array(~missing_rows(table, ["x"]))), "x", "--state").tolist() == [1.0, 4.0]
+    assert to_numbers(table.filter(pa.array(~missing_rows(table, ["x"]))), "x", "--state").tolist() == [1.0, 4.0]
 
 
 def test_a_column_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match=r"'speeed', which is not there \(there are speed\); did you mean 'speed'"):
-        numbers_of(pa.table({"speed": [1.0]}), "speeed", "--state")
+        to_numbers(pa.table({"speed": [1.0]}), "speeed", "--state")
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_a_column_that_is_not_there_is_refused() -> None:
 )
 def test_a_quote_inside_a_name_is_part_of_it_and_one_around_it_is_not(spec: str, chosen: list[str]) -> None:
     names = ["x", '5" pipe', '6" pipe', "left, right"]
-    assert chosen_columns(names, spec, "--state") == chosen
+    assert select_columns(names, spec, "--state") == chosen

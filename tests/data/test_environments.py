@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from dualembed.checks import InputError
-from dualembed.data import Held, average_return, collect
+from dualembed.data import ActionRepeat, collect, episode_returns
 
 
 class Walk(gymnasium.Env):
@@ -222,7 +222,7 @@ def test_a_vector_environment_is_its_own_copies() -> None:
     with pytest.raises(InputError, match="its own 2 copies; leave copies at 1, not 3"):
         collect(env, uniform, 10, copies=3)
     with pytest.raises(InputError, match="needs a single environment"):
-        average_return(env, uniform, 10)
+        episode_returns(env, uniform, 10)
 
 
 def test_a_vector_environment_without_last_states_is_refused() -> None:
@@ -250,13 +250,13 @@ def test_vector_states_of_several_parts_are_refused() -> None:
 def test_returns_are_those_of_any_policy() -> None:
     # The first episode of every copy is the first of its environment: odd, five steps.
     for policy in (uniform, lambda state: int(state[0]) % 3):
-        assert average_return(Walk(), policy, 3).tolist() == [15.0] * 3
-    continuous = average_return(Walk(Box(-9.0, 9.0, (2,))), lambda state: np.zeros(2), 2)
+        assert episode_returns(Walk(), policy, 3).tolist() == [15.0] * 3
+    continuous = episode_returns(Walk(Box(-9.0, 9.0, (2,))), lambda state: np.zeros(2), 2)
     assert continuous.tolist() == [15.0] * 2
 
 
 def test_held_actions_stay_and_rewards_add_up() -> None:
-    columns = collect(Held(Walk(), 2), lambda state: int(state[0]) % 3, 3)
+    columns = collect(ActionRepeat(Walk(), 2), lambda state: int(state[0]) % 3, 3)
     assert columns["reward"].tolist() == [3.0, 7.0, 5.0]
     held = collect(Walk(), lambda state: int(state[0]) % 3, 5, hold=2)
     assert held["action"].tolist() == [1.0, 1.0, 0.0, 0.0, 2.0]

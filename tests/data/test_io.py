@@ -142,8 +142,8 @@ def test_bad_columns_leave_the_old_file(tmp_path: Path, columns: dict, message: 
 def test_reading_a_table_does_not_wait_for_jax(tmp_path: Path) -> None:
     write_table({"a": [1, 2]}, tmp_path / "a.csv")
     code = (
-        "import sys; from dualembed.data import read_table, numbers_of, chosen_columns, condition\n"
-        f"numbers_of(read_table({str(tmp_path / 'a.csv')!r}), 'a', '--state')\n"
+        "import sys; from dualembed.data import read_table, to_numbers, select_columns, condition\n"
+        f"to_numbers(read_table({str(tmp_path / 'a.csv')!r}), 'a', '--state')\n"
         "assert 'jax' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Discrete
 from minari.data_collector import EpisodeBuffer
 
 from dualembed.checks import InputError
-from dualembed.data import transitions
+from dualembed.data import log
 
 DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 NAMES = ["state", "action", "reward", "next_state", "terminated", "truncated", "episode"]
@@ -44,21 +44,21 @@ def check_flat(columns: dict[str, np.ndarray]) -> None:
 
 
 def test_flat_arrays_are_cut_into_episodes_and_the_step_at_a_limit_goes() -> None:
-    check_flat(transitions(FLAT))
-    check_flat(transitions(SimpleNamespace(**FLAT)))
+    check_flat(log(FLAT))
+    check_flat(log(SimpleNamespace(**FLAT)))
     columns = {name: value.reshape(-1, 1) for name, value in FLAT.items()}
-    check_flat(transitions(columns))
+    check_flat(log(columns))
 
 
 def test_without_timeouts_the_rest_is_one_unfinished_episode() -> None:
-    columns = transitions({name: value for name, value in FLAT.items() if name != "timeouts"})
+    columns = log({name: value for name, value in FLAT.items() if name != "timeouts"})
     assert columns["state"].tolist() == [[0], [1], [2], [10], [11], [12]]
     assert columns["truncated"].sum() == 0
 
 
 def test_logged_next_observations_are_taken_and_every_step_stays() -> None:
     following = FLAT["observations"] + 0.5
-    columns = transitions({**FLAT, "next_observations": following})
+    columns = log({**FLAT, "next_observations": following})
     assert columns["next_state"].tolist() == following.tolist()
     assert columns["terminated"].tolist() == FLAT["terminals"].tolist()
     assert columns["truncated"].tolist() == FLAT["timeouts"].tolist()
@@ -86,9 +86,9 @@ def d3rlpy_like(actions: Any = None) -> SimpleNamespace:
 
 
 def test_episodes_of_d3rlpy_are_read() -> None:
-    check_flat(transitions(d3rlpy_like()))
+    check_flat(log(d3rlpy_like()))
     continuous = np.linspace(-1, 1, 14, dtype=np.float32).reshape(7, 2)
-    np.testing.assert_array_equal(transitions(d3rlpy_like(continuous))["action"], continuous[:6])
+    np.testing.assert_array_equal(log(d3rlpy_like(continuous))["action"], continuous[:6])
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.filterwarnings("ignore")  # Minari warns of authors and links that a test has not
 def test_a_minari_dataset_is_read_by_itself_and_by_its_id(recorded: Any) -> None:
     for source in (recorded, "test/counter-v0"):
-        columns = transitions(source)
+        columns = log(source)
         assert list(columns) == NAMES
         assert columns["state"][:, 0].tolist() == [0, 1, 2, 0, 1, 0, 1, 2]
         assert columns["next_state"][:, 0].tolist() == [1, 2, 3, 1, 2, 1, 2, 3]
@@ -126,25 +126,25 @@ def test_a_minari_dataset_is_read_by_itself_and_by_its_id(recorded: Any) -> None
         assert columns["truncated"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
         assert columns["episode"].tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
     with pytest.raises(InputError, match=r"no Minari dataset 'test/conter-v0' .* did you mean 'test/counter-v0'"):
-        transitions("test/conter-v0")
+        log("test/conter-v0")
 
 
 @pytest.mark.parametrize("name", ["absent/one-v0", "not an id"])
 def test_an_unknown_minari_dataset_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     with pytest.raises(InputError, match=f"no Minari dataset '{name}' on this computer; `minari download {name}`"):
-        transitions(name)
+        log(name)
 
 
 def test_without_minari_the_way_to_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "minari", None)
     with pytest.raises(InputError, match=r"pip install 'dualembed\[rl\]' brings it"):
-        transitions("test/counter-v0")
+        log("test/counter-v0")
 
 
 def test_observations_of_several_parts_lie_side_by_side() -> None:
     observations = {"position": FLAT["observations"], "goal": FLAT["observations"] * 2}
-    columns = transitions({**FLAT, "observations": observations})
+    columns = log({**FLAT, "observations": observations})
     assert columns["state"].tolist()[1] == [1.0, 2.0]
     assert columns["next_state"].tolist()[1] == [2.0, 4.0]
 
@@ -165,7 +165,7 @@ def test_observations_of_several_parts_lie_side_by_side() -> None:
 )
 def test_a_log_that_makes_no_sense_is_refused(change: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        transitions({**FLAT, **change})
+        log({**FLAT, **change})
 
 
 @pytest.mark.parametrize(
@@ -177,20 +177,20 @@ def test_a_log_that_makes_no_sense_is_refused(change: dict, message: str) -> Non
 )
 def test_an_episode_that_does_not_fit_is_refused(episode: Episode, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        transitions(SimpleNamespace(episodes=[*d3rlpy_like().episodes, episode]))
+        log(SimpleNamespace(episodes=[*d3rlpy_like().episodes, episode]))
 
 
 def test_something_else_altogether_is_refused() -> None:
     with pytest.raises(InputError, match="but int has no observations and no actions and no rewards and no terminals"):
-        transitions(3)
+        log(3)
 
 
 @pytest.mark.skipif(not (DATA / "rl").is_dir(), reason="the recorded demonstrations are not on this computer")
 def test_human_demonstrations_lose_the_last_step_of_each_and_nothing_else() -> None:
-    log = dict(np.load(DATA / "rl" / "adroit_door_human.npz"))
-    ends = np.cumsum(log["episode_lengths"]) - 1
-    marks = np.isin(np.arange(len(log["rewards"])), ends)
-    columns = transitions({**log, "terminals": np.zeros(len(marks)), "timeouts": marks})
+    loaded = dict(np.load(DATA / "rl" / "adroit_door_human.npz"))
+    ends = np.cumsum(loaded["episode_lengths"]) - 1
+    marks = np.isin(np.arange(len(loaded["rewards"])), ends)
+    columns = log({**loaded, "terminals": np.zeros(len(marks)), "timeouts": marks})
     assert columns["state"].shape == (6729 - 25, 39)
     assert columns["action"].shape == (6729 - 25, 28)
     assert columns["truncated"].sum() == 25

@@ -255,14 +255,14 @@ def _estimator(order: Order, given: Mapping[str, Any]) -> Any:
 
 def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
     """The condition on states that the text states, which must be about numbers."""
-    from dualembed.data.columns import numbers_of
+    from dualembed.data.columns import to_numbers
     from dualembed.data.conditions import Column, condition
 
     found = condition(text, names)
     sides = [side for parts in found.alternatives for each in parts for side in (each.left, each.right)]
     for side in sides:
         if isinstance(side, Column):
-            numbers_of(states, names[side.place], option)
+            to_numbers(states, names[side.place], option)
     return found
 
 

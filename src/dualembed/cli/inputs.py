@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dualembed.answers.task import Task
 from dualembed.checks import InputError, some
 from dualembed.cli.roles import Columns
-from dualembed.data.columns import chosen_columns, missing_rows, names_categories, numbers_of
+from dualembed.data.columns import missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.roles import ROLES, Kind, Role
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[s
     Text that mostly reads as numbers is no category unless it is said to be: a cell of it is rather wrong.
     """
     known = {name: role for role in FEATURES for name in columns.get(role.word, ())}
-    said = chosen_columns(list(known), spec, "--categorical") if spec and spec.strip() else []
+    said = select_columns(list(known), spec, "--categorical") if spec and spec.strip() else []
     for name, role in known.items():
         if name not in said and names_categories(table, name):
             _check_few(table, name, role.option)
@@ -87,7 +87,7 @@ def arguments(
         elif role.kind is Kind.TABLE:
             found[role.name] = _features(table, names, called, option=role.option, categories=categories)
         else:
-            found[role.name] = numbers_of(table, names[0], role.option)
+            found[role.name] = to_numbers(table, names[0], role.option)
     return found
 
 
@@ -129,7 +129,7 @@ def _features(
 def _numbers(table: pa.Table, name: str, called: str, option: str) -> np.ndarray:
     """The column's numbers; text is refused with the advice to make it a category."""
     try:
-        return numbers_of(table, name, option)
+        return to_numbers(table, name, option)
     except InputError as error:
         if not _is_text(table, name):
             raise
@@ -143,7 +143,7 @@ def _actions(table: pa.Table, names: list[str], called: list[str], option: str) 
         return _features(table, names, called, option=option, categories=categories)
     if _is_text(table, names[0]):
         return _labels(table, names[0]).astype(str)
-    return numbers_of(table, names[0], option)
+    return to_numbers(table, names[0], option)
 
 
 def _labels(table: pa.Table, name: str) -> np.ndarray:

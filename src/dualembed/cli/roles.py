@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dualembed.answers.task import Task
 from dualembed.checks import InputError, nearest, some
 from dualembed.cli.tasks import option_of
-from dualembed.data.columns import chosen_columns
+from dualembed.data.columns import select_columns
 from dualembed.data.roles import ROLES, Role
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def columns_by_role(task: Task, options: Mapping[str, str | None], names: Sequen
         if spec is None:
             found = _well_known(role, columns, names)
         else:
-            found = chosen_columns(names, spec, role.option, taken=taken) if spec.strip() else []
+            found = select_columns(names, spec, role.option, taken=taken) if spec.strip() else []
         if not found and role.name in task.needs:
             _refuse_missing(role, columns, names)
         if len(found) > 1 and not role.several:
@@ -79,7 +79,7 @@ def _well_known(role: Role, columns: Columns, names: Sequence[str]) -> list[str]
     if role.word in names:
         return [role.word]
     several = role.several and any(name.startswith(f"{role.word}_") for name in names)
-    return chosen_columns(names, f"{role.word}_*", role.option) if several else []
+    return select_columns(names, f"{role.word}_*", role.option) if several else []
 
 
 def _next_names(role: Role, columns: Columns) -> list[str]:

@@ -10,25 +10,27 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dualembed.deprecation import warn
+
 if TYPE_CHECKING:
     from dualembed.data import policies, propensities, qm7, trajectories
-    from dualembed.data.columns import chosen_columns, missing_rows, numbers_of
+    from dualembed.data.columns import missing_rows, select_columns, to_numbers
     from dualembed.data.conditions import Condition, condition
-    from dualembed.data.environments import Held, average_return, collect
+    from dualembed.data.environments import ActionRepeat, collect, episode_returns
     from dualembed.data.io import read_table, write_table
-    from dualembed.data.logs import transitions
+    from dualembed.data.logs import log
 
 __all__ = [
     "read_table",
     "write_table",
-    "chosen_columns",
-    "numbers_of",
+    "select_columns",
+    "to_numbers",
     "missing_rows",
     "Condition",
     "condition",
-    "transitions",
-    "Held",
-    "average_return",
+    "log",
+    "ActionRepeat",
+    "episode_returns",
     "collect",
     "policies",
     "propensities",
@@ -39,25 +41,36 @@ __all__ = [
 _HOMES = {
     "read_table": "io",
     "write_table": "io",
-    "chosen_columns": "columns",
-    "numbers_of": "columns",
+    "select_columns": "columns",
+    "to_numbers": "columns",
     "missing_rows": "columns",
     "Condition": "conditions",
     "condition": "conditions",
-    "transitions": "logs",
-    "Held": "environments",
-    "average_return": "environments",
+    "log": "logs",
+    "ActionRepeat": "environments",
+    "episode_returns": "environments",
     "collect": "environments",
 }
 _MODULES = frozenset({"policies", "propensities", "trajectories", "qm7"})
+# Old names, each with the one to use.
+_RENAMED = {
+    "chosen_columns": "select_columns",
+    "numbers_of": "to_numbers",
+    "transitions": "log",
+    "Held": "ActionRepeat",
+    "average_return": "episode_returns",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"dualembed.data.{name}")
-    if name not in _HOMES:
+    new = _RENAMED.get(name, name)
+    if new not in _HOMES:
         raise AttributeError(f"module 'dualembed.data' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"dualembed.data.{_HOMES[name]}"), name)
+    if new != name:
+        warn(f"dualembed.data.{name}", f"dualembed.data.{new}")
+    value = getattr(importlib.import_module(f"dualembed.data.{_HOMES[new]}"), new)
     globals()[name] = value  # the next look-up is an ordinary one
     return value
 

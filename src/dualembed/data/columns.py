@@ -18,14 +18,14 @@ QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 WAY_OUT = "fill them, or drop these rows with --drop-missing"
 
 
-def chosen_columns(names: Sequence[str], spec: str, option: str, *, taken: Collection[str] = ()) -> list[str]:
+def select_columns(names: Sequence[str], spec: str, option: str, *, taken: Collection[str] = ()) -> list[str]:
     """The columns that `spec` asks for: names with commas between them, or the start of names and an asterisk.
 
     What an asterisk stands for comes in natural order, s2 before s10. A name may stand in double quotes, as in a CSV
     file, and one that holds a comma or an asterisk is found as it stands, too. `option` is where the spec came from,
     for messages, which do not propose columns that are `taken`.
 
-    >>> chosen_columns(["s10", "s2", "left, right"], 's*,"left, right"', "--state")
+    >>> select_columns(["s10", "s2", "left, right"], 's*,"left, right"', "--state")
     ['s2', 's10', 'left, right']
     """
     pieces = _pieces(spec)
@@ -53,11 +53,11 @@ def _pieces(spec: str) -> list[str]:
     return found
 
 
-def numbers_of(table: pa.Table, name: str, option: str) -> np.ndarray:
+def to_numbers(table: pa.Table, name: str, option: str) -> np.ndarray:
     """The column (n,) in float64; text that reads as numbers is taken for them, and yes and no for 1 and 0.
 
     >>> import pyarrow
-    >>> numbers_of(pyarrow.table({"speed": ["1.5", " 2 "]}), "speed", "--state")
+    >>> to_numbers(pyarrow.table({"speed": ["1.5", " 2 "]}), "speed", "--state")
     array([1.5, 2. ])
     """
     import pyarrow as pa

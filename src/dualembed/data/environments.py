@@ -61,18 +61,18 @@ def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies
     return {name: np.asarray(column, dtype=float) for name, column in named.items()}
 
 
-def average_return(env: Any, policy: Policy, episodes: int, *, seed: int = 0) -> np.ndarray:
+def episode_returns(env: Any, policy: Policy, episodes: int, *, seed: int = 0) -> np.ndarray:
     """The undiscounted returns (episodes,) of the policy, each episode from its own reset, played side by side.
 
     `policy` is any function that `collect` takes; the environment is a single one, of which copies are made.
 
     >>> import gymnasium
-    >>> average_return(gymnasium.make("CartPole-v1"), lambda state: 0, 3).shape
+    >>> episode_returns(gymnasium.make("CartPole-v1"), lambda state: 0, 3).shape
     (3,)
     """
     checks.count("episodes", episodes)
     if is_vector(env):
-        raise checks.InputError("average_return needs a single environment, not a vector one; it makes its own copies")
+        raise checks.InputError("episode_returns needs a single environment, not a vector one; it makes its own copies")
     environments = copies_of(env, episodes)
     rng = np.random.default_rng(seed)
     returns = np.zeros(episodes)
@@ -94,7 +94,7 @@ def average_return(env: Any, policy: Policy, episodes: int, *, seed: int = 0) ->
     return returns
 
 
-class Held:
+class ActionRepeat:
     """The environment with a decision every `steps` steps: the action is held, rewards are summed.
 
     Where one step moves the state little, all actions are worth almost the same and their order drowns in errors of

@@ -29,7 +29,7 @@ SOURCES = (
 )
 
 
-def transitions(source: Any) -> Columns:
+def log(source: Any) -> Columns:
     """The columns state, action, reward, next_state, terminated, truncated and episode of a log, in the order of time.
 
     `source` is a Minari dataset or its id, a d3rlpy MDPDataset or whatever else has `episodes`, or flat arrays
@@ -38,8 +38,8 @@ def transitions(source: Any) -> Columns:
     the last step of an episode then has none: if it is terminal it stays, with next_state = state, which is never
     looked at; else it goes, and a limit that cut it is marked on the step before.
 
-    >>> log = {"observations": [[0.0], [1.0], [2.0]], "actions": [0, 1, 0], "rewards": [0, 0, 1]}
-    >>> columns = transitions({**log, "terminals": [0, 0, 1]})
+    >>> flat = {"observations": [[0.0], [1.0], [2.0]], "actions": [0, 1, 0], "rewards": [0, 0, 1]}
+    >>> columns = log({**flat, "terminals": [0, 0, 1]})
     >>> columns["next_state"].tolist(), columns["terminated"].tolist()
     ([[1.0], [2.0], [2.0]], [0.0, 0.0, 1.0])
     """
