@@ -73,7 +73,7 @@ def logged(mdp: MDP) -> dict[str, np.ndarray]:
     return {"state": state, "action": action, "reward": reward, "next_state": next_state}
 
 
-def policy(table: np.ndarray) -> policies.Policy:
+def policy(table: np.ndarray) -> policies.PolicyFunction:
     return lambda states: table[states[:, 0].astype(int)]
 
 

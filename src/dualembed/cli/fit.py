@@ -256,12 +256,12 @@ def _estimator(order: Order, given: Mapping[str, Any]) -> Any:
 def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
     """The condition on states that the text states, which must be about numbers."""
     from dualembed.data.columns import to_numbers
-    from dualembed.data.conditions import Column, condition
+    from dualembed.data.conditions import ColumnRef, condition
 
     found = condition(text, names)
     sides = [side for parts in found.alternatives for each in parts for side in (each.left, each.right)]
     for side in sides:
-        if isinstance(side, Column):
+        if isinstance(side, ColumnRef):
             to_numbers(states, names[side.place], option)
     return found
 

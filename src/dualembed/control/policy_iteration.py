@@ -174,7 +174,7 @@ class PolicyIteration(eqx.Module):
         value = np.sum(policy(table["state"]) * greedy.values(table["state"]), axis=1)
         return Round(result, float(np.mean(changed)), float(np.mean(value)))
 
-    def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.Policy) -> Result:
+    def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.PolicyFunction) -> Result:
         """The policy's Q, from transitions of any policy."""
         columns = {**transitions, **policies.expected_actions(policy, transitions["next_state"])}
         problem = ActionValue(Dataset(**columns), self.discount)

@@ -33,7 +33,7 @@ WORD = re.compile(r"[^\s<>=!]+")
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnRef:
     """A state column, by its place among the columns."""
 
     place: int
@@ -43,12 +43,14 @@ class Column:
 class Comparison:
     """left sign right, each side a state column or a number."""
 
-    left: Column | float
+    left: ColumnRef | float
     sign: str
-    right: Column | float
+    right: ColumnRef | float
 
     def __call__(self, states: Any) -> Any:
-        left, right = (states[:, side.place] if isinstance(side, Column) else side for side in (self.left, self.right))
+        left, right = (
+            states[:, side.place] if isinstance(side, ColumnRef) else side for side in (self.left, self.right)
+        )
         return COMPARISONS[self.sign](left, right)
 
 
@@ -96,7 +98,7 @@ def condition(text: str, names: Sequence[str]) -> Condition:
     return Condition(text, tuple(names), compared)
 
 
-Token = Column | float | str
+Token = ColumnRef | float | str
 
 
 def _tokens(text: str, names: Sequence[str]) -> Iterator[Token]:
@@ -124,10 +126,10 @@ def _token(rest: str, text: str, names: Sequence[str], longest_first: Sequence[s
     if found := QUOTED.match(rest):
         if found["name"] not in names:
             raise no_such_column(found["name"], names, f"the condition {text!r}, which is one on states,")
-        return Column(names.index(found["name"])), len(found[0])
+        return ColumnRef(names.index(found["name"])), len(found[0])
     for name in longest_first:
         if name and rest.startswith(name) and not re.match(r"\w", rest[len(name) :] if name[-1].isalnum() else ""):
-            return Column(names.index(name)), len(name)
+            return ColumnRef(names.index(name)), len(name)
     word = WORD.match(rest)
     if word is None or rest[0] in "()&|":
         raise InputError(f"the condition {text!r} cannot be read at {rest[:12]!r}; {EXAMPLE}, without parentheses")
@@ -152,6 +154,6 @@ def _chain(tokens: Sequence[Token], text: str) -> Iterator[Comparison]:
     if not signs or len(sides) != len(signs) + 1 or len(sides) + len(signs) != len(tokens):
         raise InputError(f"the condition {text!r} has a part that is no comparison of a column and a number; {EXAMPLE}")
     for left, sign, right in zip(sides[:-1], signs, sides[1:], strict=True):
-        if not (isinstance(left, Column) or isinstance(right, Column)):
+        if not (isinstance(left, ColumnRef) or isinstance(right, ColumnRef)):
             raise InputError(f"the condition {text!r} compares two numbers; {EXAMPLE}")
         yield Comparison(left, sign, right)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.policies import Chooser, Policy, first_number, is_discrete
+from dualembed.data.policies import Policy, PolicyFunction, first_number, is_discrete
 from dualembed.progress import track
 
 Columns = dict[str, np.ndarray]
@@ -18,7 +18,9 @@ NAMES = ("state", "action", "reward", "next_state", "terminated", "truncated", "
 UNREADABLE = "states must be vectors of numbers, not {}; wrap the environment to make them so"
 
 
-def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies: int = 1, hold: int = 1) -> Columns:
+def collect(
+    env: Any, policy: PolicyFunction, transitions: int, *, seed: int = 0, copies: int = 1, hold: int = 1
+) -> Columns:
     """So many transitions of the policy in the environment, in the order of time, episode after episode.
 
     The environment is gymnasium's, single or vector, with Discrete or Box actions and states that are vectors of
@@ -40,18 +42,18 @@ def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies
     """
     checks.count("transitions", transitions)
     checks.count("hold", hold)
-    games = _games(env, min(copies, transitions), seed)
-    choose = Chooser(policy, np.asarray(games.states), actions=games.actions, observations=games.observations)
+    envs = _environments(env, min(copies, transitions), seed)
+    played = Policy(policy, np.asarray(envs.states), actions=envs.actions, observations=envs.observations)
     rng = np.random.default_rng(seed)
-    share = -(-transitions // len(games.states))
-    rows: list[list[tuple[Any, ...]]] = [[] for _ in games.states]
-    episodes = np.arange(len(games.states))
+    share = -(-transitions // len(envs.states))
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in envs.states]
+    episodes = np.arange(len(envs.states))
     steps = done = 0
     with track(share, "Collecting transitions") as bar:
         while done < share:
             if steps % hold == 0:
-                actions, chances = choose(rng, np.asarray(games.states))
-            _play(games, actions, chances, rows, episodes)
+                actions, chances = played.sample(rng, np.asarray(envs.states))
+            _play(envs, actions, chances, rows, episodes)
             steps, done = steps + 1, min(map(len, rows))
             bar.advance(to=done)
     flat = [row for part in rows for row in part[:share]][:transitions]
@@ -61,7 +63,7 @@ def collect(env: Any, policy: Policy, transitions: int, *, seed: int = 0, copies
     return {name: np.asarray(column, dtype=float) for name, column in named.items()}
 
 
-def episode_returns(env: Any, policy: Policy, episodes: int, *, seed: int = 0) -> np.ndarray:
+def episode_returns(env: Any, policy: PolicyFunction, episodes: int, *, seed: int = 0) -> np.ndarray:
     """The undiscounted returns (episodes,) of the policy, each episode from its own reset, played side by side.
 
     `policy` is any function that `collect` takes; the environment is a single one, of which copies are made.
@@ -76,20 +78,20 @@ def episode_returns(env: Any, policy: Policy, episodes: int, *, seed: int = 0) -
     environments = copies_of(env, episodes)
     rng = np.random.default_rng(seed)
     returns = np.zeros(episodes)
-    choose: Chooser | None = None
+    played: Policy | None = None
     for start in range(0, episodes, len(environments)):
         playing = dict(enumerate(environments[: episodes - start], start=start))
         states = {number: state_of(each.reset(seed=seed + number)) for number, each in playing.items()}
-        if choose is None:
+        if played is None:
             spaces = {"actions": env.action_space, "observations": getattr(env, "observation_space", None)}
-            choose = Chooser(policy, np.asarray(list(states.values())), **spaces)
+            played = Policy(policy, np.asarray(list(states.values())), **spaces)
         while states:
-            actions, _ = choose(rng, np.asarray(list(states.values())))
+            actions, _ = played.sample(rng, np.asarray(list(states.values())))
             for number, action in zip(list(states), actions, strict=True):
-                move = step(playing[number], action)
-                states[number] = move.following
-                returns[number] += move.reward
-                if move.over:
+                outcome = step(playing[number], action)
+                states[number] = outcome.following
+                returns[number] += outcome.reward
+                if outcome.over:
                     del states[number]
     return returns
 
@@ -122,35 +124,35 @@ class ActionRepeat:
 
 
 def _play(
-    games: Games,
+    envs: Environments,
     actions: np.ndarray,
     chances: np.ndarray | None,
     rows: list[list[tuple[Any, ...]]],
     episodes: np.ndarray,
 ) -> None:
-    """One step of every game, its moves appended to the games' rows; `episodes` are the numbers of those under way."""
-    states = list(games.states)
-    for number, move in enumerate(games.step(actions)):
-        if move is None:
+    """One step of each, its outcome appended to the rows of each; `episodes` are the numbers of those under way."""
+    states = list(envs.states)
+    for number, outcome in enumerate(envs.step(actions)):
+        if outcome is None:
             continue
         chance = None if chances is None else chances[number]
-        rows[number].append((states[number], actions[number], *move, episodes[number], chance))
-        if move.over:
+        rows[number].append((states[number], actions[number], *outcome, episodes[number], chance))
+        if outcome.over:
             episodes[number] = episodes.max() + 1
 
 
-def _games(env: Any, copies: int, seed: int) -> Games:
-    """The games to be played."""
+def _environments(env: Any, copies: int, seed: int) -> Environments:
+    """What is played side by side."""
     if not is_vector(env):
-        return Copies(env, copies, seed)
+        return CopiedEnvironments(env, copies, seed)
     if copies != 1:
         raise checks.InputError(
             f"a vector environment is its own {env.num_envs} copies; leave copies at 1, not {copies}"
         )
-    return Vector(env, seed)
+    return VectorEnvironments(env, seed)
 
 
-class Move(NamedTuple):
+class StepOutcome(NamedTuple):
     """What one action led to; `following` is the last state of the episode where it ended."""
 
     reward: float
@@ -164,19 +166,19 @@ class Move(NamedTuple):
         return self.terminated or self.truncated
 
 
-class Games(ABC):
-    """Several games of one environment at the same time; `states` are those in which the next actions are taken."""
+class Environments(ABC):
+    """Several of one environment, played side by side; `states` are those in which the next actions are taken."""
 
     states: list[np.ndarray]
     actions: Any
     observations: Any
 
     @abstractmethod
-    def step(self, actions: np.ndarray) -> list[Move | None]:
-        """The move of each game; none where the step was spent on beginning a new episode."""
+    def step(self, actions: np.ndarray) -> list[StepOutcome | None]:
+        """The outcome of each; none where the step was spent on beginning a new episode."""
 
 
-class Copies(Games):
+class CopiedEnvironments(Environments):
     """The environment and deep copies of it; fewer than asked for where it cannot be copied."""
 
     def __init__(self, env: Any, count: int, seed: int) -> None:
@@ -184,17 +186,17 @@ class Copies(Games):
         self.actions, self.observations = env.action_space, getattr(env, "observation_space", None)
         self.states = [state_of(each.reset(seed=seed + 7919 * number)) for number, each in enumerate(self.environments)]
 
-    def step(self, actions: np.ndarray) -> list[Move | None]:
-        """The move of each copy; a copy whose episode ended is reset at once."""
-        moves: list[Move | None] = []
+    def step(self, actions: np.ndarray) -> list[StepOutcome | None]:
+        """The outcome of each copy; a copy whose episode ended is reset at once."""
+        outcomes: list[StepOutcome | None] = []
         for number, (env, action) in enumerate(zip(self.environments, actions, strict=True)):
-            move = step(env, action)
-            self.states[number] = state_of(env.reset()) if move.over else move.following
-            moves.append(move)
-        return moves
+            outcome = step(env, action)
+            self.states[number] = state_of(env.reset()) if outcome.over else outcome.following
+            outcomes.append(outcome)
+        return outcomes
 
 
-class Vector(Games):
+class VectorEnvironments(Environments):
     """A gymnasium vector environment, in any of its ways of beginning episodes anew.
 
     NextStep spends the step after an end on the reset, SameStep shows the first state of the new episode at once and
@@ -210,23 +212,25 @@ class Vector(Games):
         self.resetting = np.zeros(env.num_envs, dtype=bool)
         self.states = self._states(env.reset(seed=seed)[0])
 
-    def step(self, actions: np.ndarray) -> list[Move | None]:
-        """The move of each sub-environment, none where it was reset instead."""
+    def step(self, actions: np.ndarray) -> list[StepOutcome | None]:
+        """The outcome of each sub-environment, none where it was reset instead."""
         own = actions + first_number(self.actions) if is_discrete(self.actions) else actions
         seen, rewards, terminated, truncated, info = self.env.step(own)
         self.states = self._states(seen)
         over = np.asarray(terminated, dtype=bool) | np.asarray(truncated, dtype=bool)
-        moves: list[Move | None] = []
+        outcomes: list[StepOutcome | None] = []
         for number, state in enumerate(self.states):
             if self.resetting[number]:
-                moves.append(None)
+                outcomes.append(None)
                 continue
             last = self._final(info, number) if over[number] and self.mode == "SameStep" else state
-            moves.append(Move(float(rewards[number]), last, bool(terminated[number]), bool(truncated[number])))
+            outcomes.append(
+                StepOutcome(float(rewards[number]), last, bool(terminated[number]), bool(truncated[number]))
+            )
         if self.mode == "Disabled" and over.any():
             self.states = self._states(self.env.reset(options={"reset_mask": over})[0])
         self.resetting = over if self.mode == "NextStep" else np.zeros_like(over)
-        return moves
+        return outcomes
 
     def _states(self, seen: Any) -> list[np.ndarray]:
         if isinstance(seen, (Mapping, tuple)):  # composite spaces, whose parts are batched one by one
@@ -267,12 +271,12 @@ def copies_of(env: Any, count: int) -> list[Any]:
         return [env]
 
 
-def step(env: Any, action: Any) -> Move:
-    """The move after the action, a vector or a number counted from 0."""
+def step(env: Any, action: Any) -> StepOutcome:
+    """The outcome of the action, a vector or a number counted from 0."""
     if is_discrete(env.action_space):
         action = int(action) + first_number(env.action_space)
     following, reward, terminated, truncated, _ = env.step(action)
-    return Move(float(reward), state_of((following, None)), bool(terminated), bool(truncated))
+    return StepOutcome(float(reward), state_of((following, None)), bool(terminated), bool(truncated))
 
 
 def state_of(seen: tuple[Any, Any]) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dualembed import checks
 
-Policy = Callable[[Any], Any]
+PolicyFunction = Callable[[Any], Any]
 Sampler = Callable[[jax.Array, np.ndarray], Any]
 
 TOLERANCE = 1e-5  # by which probabilities may miss 1: float32 policies sum to one no better
@@ -23,7 +23,7 @@ FORMS = "probabilities (n, A) or actions (n,) for states (n, d), or one action f
 VECTOR_FORMS = "actions (n, a) for states (n, d), or one action (a,) for one state (d,)"
 
 
-def probabilities(policy: Policy, states: Any, *, name: str = "the policy") -> np.ndarray:
+def probabilities(policy: PolicyFunction, states: Any, *, name: str = "the policy") -> np.ndarray:
     """π(a|s) for every action, (n, A), refused unless each row is a distribution.
 
     >>> probabilities(lambda s: np.full((len(s), 2), 0.5), [[0.0], [1.0]]).tolist()
@@ -52,7 +52,7 @@ def check_distributions(found: np.ndarray, name: str) -> np.ndarray:
     return found
 
 
-def taken_probabilities(policy: Policy, states: Any, actions: Any, *, name: str = "the policy") -> np.ndarray:
+def taken_probabilities(policy: PolicyFunction, states: Any, actions: Any, *, name: str = "the policy") -> np.ndarray:
     """π(a_i|s_i) of the action taken in each row, (n,)."""
     found = probabilities(policy, states, name=name)
     return found[np.arange(len(found)), action_numbers(actions, found.shape[1], len(found))]
@@ -62,8 +62,8 @@ def importance_weights(
     states: Any,
     actions: Any,
     *,
-    target: Policy,
-    behaviour: Policy | Any,
+    target: PolicyFunction,
+    behaviour: PolicyFunction | Any,
     clip: float | None = None,
     self_normalise: bool = False,
 ) -> np.ndarray:
@@ -117,7 +117,7 @@ def effective_sample_size(weights: Any) -> float:
     return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
-def expected_actions(policy: Policy, next_states: Any) -> dict[str, np.ndarray]:
+def expected_actions(policy: PolicyFunction, next_states: Any) -> dict[str, np.ndarray]:
     """The columns next_action (n, A) and next_probability (n, A) of expected SARSA: every action with its probability.
 
     >>> expected_actions(lambda s: np.tile([0.25, 0.75], (len(s), 1)), [0.0])
@@ -186,20 +186,20 @@ def _nodes(width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([first, second], axis=1), np.outer(weights, weights).ravel()
 
 
-class Chooser:
-    """Draws an action for each state from a policy on the environment's actions.
+class Policy:
+    """A policy on the environment's actions: `sample` draws one for each state.
 
-    How the policy wants to be asked is found out once, by a few states that are not played: many at a time if what
+    How the function wants to be asked is found out once, by a few states that are not played: many at a time if what
     it gives has a row for each of them, else one at a time.
     """
 
-    def __init__(self, policy: Policy, states: np.ndarray, *, actions: Any, observations: Any = None) -> None:
-        _check_acts(policy)
-        self.policy, self.actions, self.observations = policy, actions, observations
+    def __init__(self, function: PolicyFunction, states: np.ndarray, *, actions: Any, observations: Any = None) -> None:
+        _check_acts(function)
+        self.function, self.actions, self.observations = function, actions, observations
         self.discrete = is_discrete(actions)
         self.one_by_one = not self._takes_many(state_rows(states))
 
-    def __call__(self, rng: np.random.Generator, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def sample(self, rng: np.random.Generator, states: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """(an action for each state, numbered from 0 if discrete; its probability, where the policy tells it)."""
         answer = self._answer(state_rows(states))
         if not self._fits(answer.shape, len(states)):
@@ -238,14 +238,14 @@ class Chooser:
     def _answer(self, states: np.ndarray) -> np.ndarray:
         """What the policy gives, with a row for each state."""
         if not self.one_by_one:
-            return np.asarray(_without_memory(self.policy(states)))
+            return np.asarray(_without_memory(self.function(states)))
         return np.stack([self._single(state) for state in states])
 
     def _single(self, state: np.ndarray) -> np.ndarray:
         """What the policy gives for one state, as the environment shows it: a number where states are numbers."""
         space = self.observations
         seen = int(state[0]) if is_discrete(space) else state.astype(getattr(space, "dtype", None) or float)
-        answer = np.asarray(_without_memory(self.policy(seen)))
+        answer = np.asarray(_without_memory(self.function(seen)))
         return answer.reshape(()) if self.discrete and answer.size == 1 else answer
 
     def _takes_many(self, states: np.ndarray) -> bool:
@@ -255,7 +255,7 @@ class Chooser:
         rows = next(number for number in range(2, 6) if number not in others)
         trial = states[np.arange(rows) % len(states)]
         try:
-            found = np.asarray(_without_memory(self.policy(trial)))
+            found = np.asarray(_without_memory(self.function(trial)))
         except Exception as error:  # a policy on single states may fail in any way when it is given many
             many = f"failed ({_reason(error)})"
         else:

@@ -159,7 +159,7 @@ PARTS: dict[str, dict[str, str]] = {
         "spaces.trended": "ActionFeatures Stack TrendedLandmarks",
     },
 }
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"data.Column": "ColumnRef", "data.Move": "StepOutcome"}
 """Words whose class has another name by now, with that name."""
 GONE: frozenset[str] = frozenset({"estimators.Transitions", "report.Words"})
 """Words of older files whose class is no more; no other class takes one."""
