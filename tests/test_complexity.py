@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dualembed.experiments import complexity
-from dualembed.experiments.base import document, write
 from dualembed.experiments.bellman import smoothed
 from dualembed.experiments.complexity import EXPERIMENT, NODES, NORM, SIZED, Ball, BatchSAA, ClosedForm, Trial
 from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.report import document, write
 from dualembed.experiments.sweep import sweep
 from dualembed.experiments.trials import run
 from dualembed.progress import track

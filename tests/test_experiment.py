@@ -12,9 +12,9 @@ import pytest
 
 from dualembed.checks import InputError
 from dualembed.experiments import trials
-from dualembed.experiments.base import Report, document
 from dualembed.experiments.experiment import Contender, Curve, Experiment, named
 from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.report import Report, document
 from dualembed.experiments.trials import run
 from dualembed.progress import track
 

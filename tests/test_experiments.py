@@ -13,10 +13,10 @@ import pytest
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments import cartpole, contenders, illustration, navigation, noisy
-from dualembed.experiments.base import Report, document, write
 from dualembed.experiments.contenders import ITERATES, Axes, Ground, Stochastic, marks_of, schedule
 from dualembed.experiments.experiment import Contender, Experiment, Settings
 from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.report import Report, document, write
 from dualembed.experiments.trials import run
 from dualembed.progress import track
 from dualembed.saddle import Saddle

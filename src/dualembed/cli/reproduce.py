@@ -84,8 +84,8 @@ def _run(name: str, trials: int, *, seed: int, quick: bool, sweep: bool, jobs: i
     from dualembed.progress import track
 
     with ending_at_once(stopped):  # JAX comes with these, during whose import interrupts get lost, too
-        from dualembed.experiments.base import table, write
         from dualembed.experiments.experiment import named
+        from dualembed.experiments.report import table, write
         from dualembed.experiments.trials import run
 
         experiment = named(name)

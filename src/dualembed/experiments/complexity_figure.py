@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualembed.experiments.base import Report
 from dualembed.experiments.experiment import Curve
-from dualembed.experiments.figures import FONT
+from dualembed.experiments.report import FONT, Report
 
 if TYPE_CHECKING:
     import matplotlib.axes

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dualembed.checks import InputError
 from dualembed.experiments import NAMES
-from dualembed.experiments.base import Report
-from dualembed.experiments.figures import curves
+from dualembed.experiments.report import Report, curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

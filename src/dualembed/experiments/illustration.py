@@ -11,8 +11,8 @@ import numpy as np
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
 from dualembed.checks import InputError
-from dualembed.experiments.base import Report
 from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
+from dualembed.experiments.report import Report
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.selection import auto
 

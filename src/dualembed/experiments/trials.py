@@ -8,10 +8,10 @@ from typing import Any
 
 from dualembed import __version__
 from dualembed.checks import InputError
-from dualembed.experiments.base import Method, Report
 from dualembed.experiments.experiment import TUNING_SEEDS, Contender, Curve, Experiment, Settings
 from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.processes import working
+from dualembed.experiments.report import Method, Report
 from dualembed.progress import Track
 
 

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from dualembed.experiments import NAMES
-from dualembed.experiments.base import Method, Report, document, table, write
 from dualembed.experiments.experiment import named
+from dualembed.experiments.report import Method, Report, document, table, write
 
 
 def report(**changes: Any) -> Report:
