@@ -17,8 +17,7 @@ from dualembed.checks import InputError
 from dualembed.data import qm7
 from dualembed.experiments import molecules as chemistry
 from dualembed.experiments import quantum
-from dualembed.experiments.contenders import Stochastic
-from dualembed.experiments.experiment import Contender, Curve
+from dualembed.experiments.experiment import Contender, Curve, Stochastic
 from dualembed.experiments.molecules import draw_matrices, mean_kernels, reordered, ridge_errors, sorted_matrices
 from dualembed.experiments.report import write
 from dualembed.experiments.trials import run

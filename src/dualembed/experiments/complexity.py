@@ -27,8 +27,7 @@ import numpy as np
 from dualembed import baselines, kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments.bellman import smoothed
 from dualembed.experiments.complexity_figure import panels
-from dualembed.experiments.contenders import Axes
-from dualembed.experiments.experiment import Choice, Contender, Curve, Experiment, Round, Settings
+from dualembed.experiments.experiment import Axes, Choice, Contender, Curve, Experiment, Round, Settings
 from dualembed.saddle import Saddle
 from dualembed.selection import auto
 from dualembed.spaces.nystrom import whitened

@@ -1,22 +1,43 @@
-"""An experiment: methods that are compared on the same data, and what a sweep may choose for each of them."""
+"""An experiment: methods that are compared on the same data, and what a sweep may choose for each of them.
+
+The methods that most of them share are here too: stochastic solvers, the closed form, and the model chosen from the
+data alone.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module, resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualembed import schedules, solvers
 from dualembed.checks import InputError
 from dualembed.experiments import NAMES
 from dualembed.experiments.report import Report, curves
+from dualembed.problems.base import Problem
+from dualembed.saddle import Saddle
+from dualembed.selection import auto
+from dualembed.solvers.base import ITERATES, DivergenceWarning, Result
+from dualembed.solvers.stochastic import StochasticSolver
+from dualembed.spaces.base import Function
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TUNING_SEEDS = range(1000, 1006)  # of trials on which settings are chosen, never reported
+LOOKS = 10  # at the metric, equally spaced in the logarithm of the samples
+TOGETHER = 64  # runs of a sweep at once
+STEPS = ("primal rate", "dual rate", "offset", "power")  # what differs between runs that share their kernel values
 
 Settings = dict[str, Any]  # a method's hyper-parameters by name, as plain JSON values
 
@@ -103,3 +124,212 @@ def named(name: str) -> Experiment:
     if name not in NAMES:
         raise InputError(f"there is no experiment named {name!r}; choose one of: {', '.join(NAMES)}")
     return import_module(f"dualembed.experiments.{name}").EXPERIMENT
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a trial stands on: its problem, the metric of a function there, and further figures for the last one.
+
+    A sweep's look at many settings may be a `rough` one.
+    """
+
+    problem: Problem
+    error: Callable[[Function], float]
+    beside: Callable[[Function], dict[str, float]] = lambda _: {}
+    rough: Callable[[Function], float] | None = None
+
+    def judge(self, rough: bool) -> Callable[[Function], float]:
+        """The metric, or the rough one where that is wanted and there is one."""
+        return self.rough if rough and self.rough is not None else self.error
+
+
+Grounds = Callable[[int, int], Ground]  # (seed, samples) -> the trial
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A grid: every combination of the values of each name, but for offsets of steps whose power is 0."""
+
+    values: dict[str, Sequence[Any]]
+
+    def __iter__(self) -> Iterator[Settings]:
+        seen = set()
+        for choice in itertools.product(*self.values.values()):
+            settings = dict(zip(self.values, choice, strict=True))
+            if settings.get("power") == 0:
+                settings["offset"] = 0.0
+            name = json.dumps(settings)
+            if name not in seen:
+                seen.add(name)
+                yield settings
+
+
+class Stepping(Contender):
+    """A method whose settings are those of its steps, and others.
+
+    The iterate ("averaged" or "last") is a setting too, and a run tells both. A sweep makes runs that differ in their
+    steps only at once: they visit the same samples, so that kernel values are shared.
+    """
+
+    axes: Axes
+
+    @abstractmethod
+    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+        """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
+
+    def grid(self) -> list[Settings]:
+        """The axes' combinations, both iterates of each."""
+        return [{**each, "iterate": iterate} for each in self.axes for iterate in ITERATES]
+
+    def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
+        """Candidates that differ in their steps only, as many as make TOGETHER runs."""
+        alike: dict[str, dict[str, list[Settings]]] = {}
+        for settings in candidates:
+            others = {name: value for name, value in settings.items() if name not in (*STEPS, "iterate")}
+            alike.setdefault(json.dumps(others), {}).setdefault(_run_of(settings), []).append(settings)
+        found = []
+        for runs in (list(each.values()) for each in alike.values()):
+            for start in range(0, len(runs), TOGETHER):
+                found.append(list(itertools.chain.from_iterable(runs[start : start + TOGETHER])))
+        return found
+
+    def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
+        """The metric at the end of every run; settings with the same saddle go together."""
+        errors: dict[tuple[str, str], float] = {}
+        for some in self.batches(candidates):
+            runs = {_run_of(settings): settings for settings in some}
+            pairs = self.together(list(runs.values()), seed, samples, rough=rough)
+            for run, pair in zip(runs, pairs, strict=True):
+                errors |= zip(((run, iterate) for iterate in ITERATES), pair, strict=True)
+        return [errors[_run_of(settings), settings["iterate"]] for settings in candidates]
+
+
+@dataclass(frozen=True)
+class Stochastic(Stepping):
+    """A stochastic solver on batches of so many samples; its settings are those of its steps, and the saddle's own.
+
+    A row of the data may count for several samples.
+    """
+
+    solver: Callable[..., StochasticSolver]
+    grounds: Callable[[Settings], Grounds]  # the settings matter where the inputs depend on them
+    saddle: Callable[[Settings, Problem], Saddle]
+    batch: int
+    axes: Axes
+    samples_a_row: int = 1
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """A run over so many samples, looked at along the way; infinite from where it diverged."""
+        ground, steps = self.grounds(settings)(seed, samples), self._steps(samples)
+        probe = solvers.Probe(lambda primal, _: ground.error(primal), at=marks_of(steps), iterates=settings["iterate"])
+        saddle = self.saddle(settings, ground.problem)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
+            result = solvers.solve(seed, saddle, self._stepping(settings, steps), probe)
+        return curve_of(result, settings["iterate"], steps, batch=self.batch, beside=ground.beside)
+
+    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+        """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
+        ground = self.grounds(group[0])(seed, samples)
+        error, saddle, steps = ground.judge(rough), self.saddle(group[0], ground.problem), self._steps(samples)
+
+        @jax.vmap
+        def solved(moving: dict[str, jax.Array]) -> Result:
+            return solvers.solve(seed, saddle, self._stepping({**group[0], **moving}, steps))
+
+        results = solved(stacked(group))
+        for number in range(len(group)):
+            one = jax.tree.map(lambda leaf, number=number: leaf[number], results)
+            averaged, last = (error(each) if one.finite else math.inf for each in (one.primal, one.last.primal))
+            yield averaged, last
+
+    def _steps(self, samples: int) -> int:
+        return max(1, samples // self.batch)
+
+    def _stepping(self, settings: Settings, steps: int) -> StochasticSolver:
+        dual = schedule(settings, "dual") if "dual rate" in settings else None
+        return self.solver(steps, self.batch // self.samples_a_row, schedule(settings), dual)
+
+
+@dataclass(frozen=True)
+class Batch(Contender):
+    """A method that takes all its samples at once: a point of its curve for each of a few sizes of the data."""
+
+    fit: Callable[[Settings, Problem, int], Function]  # (settings, problem, seed) -> the function
+    grounds: Grounds
+    shares: tuple[float, ...] = (1 / 16, 1 / 4, 1)  # of the samples
+    axes: Axes = field(default_factory=lambda: Axes({}))
+
+    def grid(self) -> list[Settings]:
+        """The axes' combinations."""
+        return list(self.axes)
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """The metric of a fit to each size."""
+        sizes = [round(share * samples) for share in self.shares]
+        values, beside = [], {}
+        for size in sizes:
+            ground = self.grounds(seed, size)
+            function = self.fit(settings, ground.problem, seed)
+            values.append(ground.error(function))
+            if size == sizes[-1]:
+                beside = ground.beside(function)
+        return Curve(sizes, values, beside)
+
+    def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
+        """The metric of a fit to all samples, for each setting."""
+        ground = self.grounds(seed, samples)
+        error = ground.judge(rough)
+        return [error(self.fit(settings, ground.problem, seed)) for settings in candidates]
+
+
+def schedule(settings: Settings, player: str = "primal") -> schedules.Schedule:
+    """The player's steps, rate / (offset + t^power)."""
+    return schedules.OffsetPower(settings[f"{player} rate"], settings["offset"], settings["power"])
+
+
+def preconditioned(steps: int, batch: int, primal: Any, dual: Any) -> solvers.EmbeddingSGD:
+    """Embedding-SGD in whitened coordinates."""
+    return solvers.EmbeddingSGD(steps, batch, primal, dual, solvers.Preconditioner())
+
+
+def self_tuned(grounds: Grounds) -> Batch:
+    """Everything chosen from the data alone, by `auto`; all of the data only, since it is slow."""
+    return Batch(lambda _, problem, seed: auto(seed, problem).primal, grounds, shares=(1,))
+
+
+def closed_form(saddle: Callable[[Settings, Problem], Saddle], grounds: Grounds, axes: Axes) -> Batch:
+    """`solvers.ClosedForm` with one fold."""
+
+    def fit(settings: Settings, problem: Problem, seed: int) -> Function:
+        return solvers.solve(seed, saddle(settings, problem), solvers.ClosedForm(1)).primal
+
+    return Batch(fit, grounds, axes=axes)
+
+
+def marks_of(steps: int) -> list[int]:
+    """The steps at which a run's metric is looked at: equally spaced in their logarithm, the last one among them."""
+    return sorted({max(1, round(each)) for each in np.geomspace(steps / 200, steps, LOOKS)})
+
+
+def curve_of(
+    result: Result, iterate: str, steps: int, *, batch: int, beside: Callable[[Function], dict[str, float]]
+) -> Curve:
+    """The curve of a probed run; infinite from where it diverged."""
+    averaged, marks = iterate == "averaged", marks_of(steps)
+    seen = result.trace.averaged if averaged else result.trace.last  # type: ignore[union-attr]
+    reached = len(marks) if result.finite else sum(mark < result.steps for mark in marks)
+    values = [*seen[:reached], *[math.inf] * (len(marks) - reached)]
+    figures = beside(result.primal if averaged else result.last.primal)
+    figures = figures if result.finite else dict.fromkeys(figures, math.inf)
+    return Curve([mark * batch for mark in marks], values, figures)
+
+
+def stacked(group: list[Settings]) -> dict[str, jax.Array]:
+    """The steps of settings that differ in nothing else, one array for each name."""
+    return {name: jnp.asarray([each[name] for each in group], dtype=float) for name in STEPS if name in group[0]}
+
+
+def _run_of(settings: Settings) -> str:
+    """The same for both iterates of a run."""
+    return json.dumps({name: value for name, value in settings.items() if name != "iterate"}, sort_keys=True)

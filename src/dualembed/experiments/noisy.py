@@ -9,8 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import baselines, kernels, problems, solvers, sources, spaces
-from dualembed.experiments.contenders import Axes, Ground, Grounds, Stochastic, closed_form, self_tuned
-from dualembed.experiments.experiment import Contender, Experiment, Settings
+from dualembed.experiments.experiment import (
+    Axes,
+    Contender,
+    Experiment,
+    Ground,
+    Grounds,
+    Settings,
+    Stochastic,
+    closed_form,
+    self_tuned,
+)
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.spaces.base import Function

@@ -20,9 +20,12 @@ import numpy as np
 from dualembed import baselines, kernels, problems, solvers, spaces
 from dualembed.baselines.mdp_embedding import Run, advance
 from dualembed.experiments.bellman import Process
-from dualembed.experiments.contenders import (
+from dualembed.experiments.experiment import (
     Axes,
+    Contender,
+    Curve,
     Ground,
+    Settings,
     Stepping,
     Stochastic,
     closed_form,
@@ -33,7 +36,6 @@ from dualembed.experiments.contenders import (
     self_tuned,
     stacked,
 )
-from dualembed.experiments.experiment import Contender, Curve, Settings
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import DivergenceWarning

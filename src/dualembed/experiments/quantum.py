@@ -19,8 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import baselines, links, problems, solvers, sources, spaces
-from dualembed.experiments.contenders import Axes, Ground, Grounds, Stochastic, preconditioned
-from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
+from dualembed.experiments.experiment import (
+    Axes,
+    Contender,
+    Curve,
+    Experiment,
+    Ground,
+    Grounds,
+    Settings,
+    Stochastic,
+    preconditioned,
+)
 from dualembed.experiments.molecules import (
     FEATURES,
     FOLDS,

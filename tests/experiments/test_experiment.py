@@ -12,9 +12,18 @@ import numpy as np
 import pytest
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
-from dualembed.experiments import cartpole, contenders, illustration, navigation, noisy
-from dualembed.experiments.contenders import ITERATES, Axes, Ground, Stochastic, marks_of, schedule
-from dualembed.experiments.experiment import Contender, Experiment, Settings
+from dualembed.experiments import cartpole, illustration, navigation, noisy
+from dualembed.experiments.experiment import (
+    ITERATES,
+    Axes,
+    Contender,
+    Experiment,
+    Ground,
+    Settings,
+    Stochastic,
+    marks_of,
+    schedule,
+)
 from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.report import Report, document, write
 from dualembed.experiments.trials import run
@@ -94,7 +103,7 @@ def test_a_rough_look_is_that_of_the_ground_where_it_has_one() -> None:
 
 
 def test_batches_of_a_sweep_are_runs_that_share_their_saddle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders, "TOGETHER", 4)
+    monkeypatch.setattr("dualembed.experiments.experiment.TOGETHER", 4)
     contender = stochastic(landmarks)
     batches = contender.batches(contender.grid())
     assert sorted(map(str, itertools.chain.from_iterable(batches))) == sorted(map(str, contender.grid()))
