@@ -12,10 +12,9 @@ import pytest
 from dualembed.experiments import complexity
 from dualembed.experiments.bellman import smoothed
 from dualembed.experiments.complexity import EXPERIMENT, NODES, NORM, SIZED, Ball, BatchSAA, ClosedForm, Trial
-from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.report import document, write
+from dualembed.experiments.run import Ledger, run
 from dualembed.experiments.sweep import sweep
-from dualembed.experiments.trials import run
 from dualembed.progress import track
 from dualembed.spaces.rkhs import KernelFunction
 

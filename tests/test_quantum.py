@@ -20,7 +20,7 @@ from dualembed.experiments import quantum
 from dualembed.experiments.experiment import Contender, Curve, Stochastic
 from dualembed.experiments.molecules import draw_matrices, mean_kernels, reordered, ridge_errors, sorted_matrices
 from dualembed.experiments.report import write
-from dualembed.experiments.trials import run
+from dualembed.experiments.run import run
 from dualembed.progress import track
 
 DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "qm7.npz"

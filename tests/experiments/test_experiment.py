@@ -24,9 +24,8 @@ from dualembed.experiments.experiment import (
     marks_of,
     schedule,
 )
-from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.report import Report, document, write
-from dualembed.experiments.trials import run
+from dualembed.experiments.run import Ledger, run
 from dualembed.progress import track
 from dualembed.saddle import Saddle
 

@@ -13,7 +13,7 @@ from dualembed.experiments import NAMES
 
 if TYPE_CHECKING:
     from dualembed.experiments.experiment import Experiment, Settings
-    from dualembed.experiments.ledger import Ledger
+    from dualembed.experiments.run import Ledger
 
 _TRIALS, _QUICK_TRIALS = 10, 2
 _TRIALS_LEDGER, _SWEEP_LEDGER = "trials.jsonl", "sweep.jsonl"
@@ -86,7 +86,7 @@ def _run(name: str, trials: int, *, seed: int, quick: bool, sweep: bool, jobs: i
     with ending_at_once(stopped):  # JAX comes with these, during whose import interrupts get lost, too
         from dualembed.experiments.experiment import named
         from dualembed.experiments.report import table, write
-        from dualembed.experiments.trials import run
+        from dualembed.experiments.run import run
 
         experiment = named(name)
     chosen = _swept(experiment, quick=quick, jobs=jobs, folder=folder, stopped=stopped) if sweep else None
@@ -114,7 +114,7 @@ def _swept(experiment: Experiment, *, quick: bool, jobs: int, folder: Path, stop
 
 
 def _ledger(path: Path) -> Ledger:
-    from dualembed.experiments.ledger import Ledger
+    from dualembed.experiments.run import Ledger
 
     ledger = Ledger(path)
     if len(ledger):

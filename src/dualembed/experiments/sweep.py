@@ -16,8 +16,7 @@ from typing import Any
 
 from dualembed import __version__
 from dualembed.experiments.experiment import TUNING_SEEDS, Choice, Contender, Experiment, Round, Settings
-from dualembed.experiments.ledger import Ledger
-from dualembed.experiments.processes import Answers, working
+from dualembed.experiments.run import Answers, Ledger, working
 from dualembed.files import write_atomically
 from dualembed.progress import Track
 

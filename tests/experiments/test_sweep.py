@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dualembed.experiments import processes
+from dualembed.experiments import run as running
 from dualembed.experiments import sweep as sweeping
 from dualembed.experiments.experiment import ROUNDS, TUNING_SEEDS, Choice, Contender, Curve, Experiment, Round
-from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.run import Ledger
 from dualembed.experiments.sweep import MANY, sweep, write_settings
 from dualembed.progress import track
 
@@ -204,7 +204,7 @@ def test_as_many_processes_are_asked_for_as_there_are_jobs(monkeypatch: pytest.M
 
     def working(experiment: Experiment, jobs: int) -> Any:
         asked.append(jobs)
-        return processes.working(experiment, 1)
+        return running.working(experiment, 1)
 
     monkeypatch.setattr(sweeping, "working", working)
     whole = Experiment("made up", "", "error", {}, {"bowl": Bowl(5)}, samples=SAMPLES, quick_samples=40)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualembed.experiments.ledger import Ledger
+from dualembed.experiments.run import Ledger
 
 ANSWERS: list[Any] = [
     0.1 + 0.2,

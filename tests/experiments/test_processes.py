@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dualembed.experiments.experiment import Contender, named
-from dualembed.experiments.processes import Waiting, working
+from dualembed.experiments.run import Waiting, working
 from dualembed.experiments.sweep import Tries
 
 

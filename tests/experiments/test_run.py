@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from dualembed.checks import InputError
-from dualembed.experiments import trials
 from dualembed.experiments.experiment import Contender, Curve, Experiment, named
-from dualembed.experiments.ledger import Ledger
 from dualembed.experiments.report import Report, document
-from dualembed.experiments.trials import run
+from dualembed.experiments.run import Ledger, run
 from dualembed.progress import track
 
 
@@ -119,7 +117,7 @@ def test_another_experiment_method_or_version_is_not_served_either(monkeypatch: 
         first.calls.clear()
         report(each, ledger)
         assert len(first.calls) == 6
-    monkeypatch.setattr(trials, "__version__", "0.0.next")
+    monkeypatch.setattr("dualembed.experiments.run.__version__", "0.0.next")
     first.calls.clear()
     report(whole, ledger)
     assert len(first.calls) == 6
