@@ -12,10 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dualembed.experiments import policy_evaluation
-from dualembed.experiments.bellman import Process
+from dualembed.experiments import bellman
+from dualembed.experiments.bellman import Evaluation, Process
 from dualembed.experiments.experiment import Experiment
-from dualembed.experiments.policy_evaluation import Evaluation
 
 # PILCO's constants, SI units.
 ROD_LENGTH = 0.5
@@ -174,7 +173,7 @@ EXPERIMENT = Experiment(
     "cartpole",
     "Cart-pole swing-up",
     "MSBE",
-    {**SETTINGS, **policy_evaluation.SETTINGS, "penalties": PENALTY},
+    {**SETTINGS, **bellman.SETTINGS, "penalties": PENALTY},
     Evaluation(PROCESS, PENALTY).contenders(GRIDS),
     samples=40_000,
     quick_samples=2_000,

@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dualembed.experiments import policy_evaluation
-from dualembed.experiments.bellman import TEST_SEED, Process, Value
+from dualembed.experiments import bellman
+from dualembed.experiments.bellman import TEST_SEED, Evaluation, Process, Value
 from dualembed.experiments.experiment import Experiment
-from dualembed.experiments.policy_evaluation import Evaluation
 
 DISCOUNT = 0.9
 STATE_VARIANCE = 0.2
@@ -140,7 +139,7 @@ EXPERIMENT = Experiment(
     "navigation",
     "Navigation",
     "MSBE",
-    {**SETTINGS, **policy_evaluation.SETTINGS, "penalties": PENALTY},
+    {**SETTINGS, **bellman.SETTINGS, "penalties": PENALTY},
     Evaluation(PROCESS, PENALTY, absolute=True).contenders(GRIDS),
     samples=40_000,
     quick_samples=2_000,

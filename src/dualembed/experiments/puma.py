@@ -20,10 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from dualembed.experiments import policy_evaluation
-from dualembed.experiments.bellman import Process
+from dualembed.experiments import bellman
+from dualembed.experiments.bellman import Evaluation, Process
 from dualembed.experiments.experiment import Experiment
-from dualembed.experiments.policy_evaluation import Evaluation
 
 # Constants are plain numbers and no NumPy arrays: of those JAX remembers the precision in which it met them first.
 JOINTS = 6
@@ -307,7 +306,7 @@ EXPERIMENT = Experiment(
     "puma",
     "PUMA-560 manipulation",
     "MSBE",
-    {**SETTINGS, **policy_evaluation.SETTINGS, "penalties": PENALTY},
+    {**SETTINGS, **bellman.SETTINGS, "penalties": PENALTY},
     Evaluation(PROCESS, PENALTY).contenders(GRIDS),
     samples=20_000,
     quick_samples=1_000,

@@ -23,7 +23,7 @@ from dualembed.experiments.report import write
 from dualembed.experiments.run import run
 from dualembed.progress import track
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "qm7.npz"
+DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "qm7.npz"
 needs_data = pytest.mark.skipif(not DATA.is_file(), reason="the QM7 data are not here")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dualembed.experiments import puma
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 PARAMETERS, ACCELERATIONS = DATA / "puma560.json", DATA / "puma560_oracle.npz"
 needs_data = pytest.mark.skipif(
     not (PARAMETERS.is_file() and ACCELERATIONS.is_file()), reason="the PUMA's check points are not here"
