@@ -7,9 +7,9 @@ import pytest
 
 import dualembed as de
 from dualembed import baselines, schedules, solvers
-from dualembed.experiments import garnet_sweep
+from dualembed.experiments import garnet_bench
 from dualembed.experiments.garnet import Garnet, cuts, garnet, normalised
-from dualembed.experiments.garnet_sweep import FIRST_STAGE, SECOND_STAGE, WEIGHINGS, Contender, chosen, iterates, sweep
+from dualembed.experiments.garnet_bench import FIRST_STAGE, SECOND_STAGE, WEIGHINGS, Contender, chosen, iterates, sweep
 
 SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
 
@@ -182,8 +182,8 @@ def test_what_does_best_on_the_first_garnets_and_fails_on_the_next_is_not_chosen
         numbers = {label: contender.solver.ridge for label, contender in given.items()}
         return numbers if seeds == FIRST_STAGE else {label: 100 - number for label, number in numbers.items()}
 
-    monkeypatch.setattr(garnet_sweep, "grid", lambda name: settings)
-    monkeypatch.setattr(garnet_sweep, "sweep", swept)
+    monkeypatch.setattr(garnet_bench, "grid", lambda name: settings)
+    monkeypatch.setattr(garnet_bench, "sweep", swept)
     found = chosen("uniform behaviour", "LSTD")
     assert list(found) == [f"setting {number}" for number in range(11, -1, -1)]
     assert list(found.values()) == sorted(found.values())
@@ -191,10 +191,10 @@ def test_what_does_best_on_the_first_garnets_and_fails_on_the_next_is_not_chosen
 
 def test_a_run_that_ends_in_no_number_counts_as_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"sound": Contender(baselines.LSTD(1.0)), "broken": Contender(baselines.LSTD(2.0))}
-    monkeypatch.setattr(garnet_sweep, "ROWS", 100)
-    monkeypatch.setattr(garnet_sweep, "garnet", lambda seed, **options: SMALL)
+    monkeypatch.setattr(garnet_bench, "ROWS", 100)
+    monkeypatch.setattr(garnet_bench, "garnet", lambda seed, **options: SMALL)
     monkeypatch.setattr(
-        garnet_sweep,
+        garnet_bench,
         "iterates",
         lambda world, runs, data, seed: [np.full((2, 12), np.nan if run.solver.ridge == 2 else 0.0) for run in runs],
     )
