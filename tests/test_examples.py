@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from dualembed.checks import InputError
 from dualembed.estimators.diagnostics import TrustWarning
-from dualembed.experiments import fqe_bench
-from dualembed.progress import track
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 
@@ -92,17 +88,3 @@ def test_every_example_has_its_place_on_the_page() -> None:
         assert f"examples/{script.name}" in page
         assert f"images/example_{script.stem}.png" in page
         assert (EXAMPLES.parent / "images" / f"example_{script.stem}.png").exists()
-
-
-def test_the_benchmark_without_its_rival_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "d3rlpy", None)
-    with pytest.raises(InputError, match=r"needs d3rlpy, which is not installed; pip install 'dualembed\[bench\]'"):
-        fqe_bench.bench(trials=1, seed=0, quick=True, progress=track)
-
-
-def test_the_benchmarks_ratios_are_the_rivals_error_and_time_over_ours() -> None:
-    rows = np.array([[0.1, 1.0, 0.3, 40.0], [-0.1, 1.0, -0.3, 60.0]])
-    value, seconds = fqe_bench._lines(rows, 17.0)
-    assert value["ratio"] == pytest.approx(3.0)
-    assert seconds["ratio"] == pytest.approx(50.0)
-    assert (value["target"], seconds["target"]) == (1.0, 20.0)

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualembed.checks import InputError
 from dualembed.cli.bench import KEYS
-from dualembed.experiments import bench_answers, bench_garnet, bench_measures, bench_peers, fqe_worlds
+from dualembed.experiments import bench_answers, bench_garnet, bench_lines, bench_peers
 from dualembed.experiments.bench_garnet import OnGarnet, Process, process
 from dualembed.experiments.bench_logs import Choice
-from dualembed.progress import track
 
 SIZES: dict[str, Any] = {"states": 6, "actions": 2, "discount": 0.9}
 
@@ -97,7 +95,7 @@ def test_lines_of_a_garnet_have_their_keys(target: str, monkeypatch: pytest.Monk
     outcome = bench_answers.run_case(OnGarnet(6, 2, 0.9, target), range(2))
     lines = outcome.lines()
     whole = bench_answers.together([outcome])
-    together = list(bench_measures.measures_together(lines[1:]))
+    together = list(bench_lines.measures_together(lines[1:]))
     for line in (*lines, whole, *together):
         assert set(KEYS) <= set(line)
         assert line["set"] == "garnet"
@@ -127,27 +125,3 @@ class _Said:
 
     def interval(self, level: float) -> tuple[float, float]:
         return self.value - 2, self.value + 2
-
-
-def test_fitted_q_evaluation_counts_at_its_best_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = fqe_worlds.CASES["acrobot logged to soft, 0.95"]
-    monkeypatch.setattr(type(case), "truth", lambda self: (-10.0, 0.0))
-    ours = {"stderr": 1.0, "seconds": 2.0, "covers": True, "rival's seconds": 60.0}
-    rows = [
-        {**ours, "ours": -10 + away, "rivals": {"early": -10 + 3 * away, "late": -10 + 2 * away}}
-        for away in (1.0, -1.0)
-    ]
-    line = fqe_worlds.line(case, rows)
-    assert set(KEYS) <= set(line)
-    assert (line["peer"], line["value"], line["ratio"]) == ("d3rlpy FQE, late", pytest.approx(2), pytest.approx(2))
-    assert (line["cover"], line["logs"]) == (2, 2)
-    json.dumps(line, allow_nan=False)
-    assert len(list(fqe_worlds.tables([line]))) == 2
-
-
-def test_environments_are_chosen_by_name_and_have_no_sets() -> None:
-    shared: dict[str, Any] = {"trials": 1, "seed": 0, "quick": True, "progress": track}
-    with pytest.raises(InputError, match="choose one of: cartpole clumsy to soft"):
-        next(fqe_worlds.bench(**shared, case="frozenlake"))
-    with pytest.raises(InputError, match="has no sets"):
-        next(fqe_worlds.bench(**shared, kind="garnet"))

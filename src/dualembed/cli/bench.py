@@ -12,17 +12,20 @@ import typer
 
 _TRIALS, _QUICK_TRIALS = 10, 2
 
-# A benchmark is a module with `bench(*, trials, seed, quick, progress)`, which gives dictionaries with the keys below
-# and whatever else it has to say of a comparison. Naming it here imports nothing of it.
+# A benchmark is a function of a module, `bench(*, trials, seed, quick, progress)` where no other is named, which gives
+# dictionaries with the keys below and whatever else it has to say of a comparison. Naming it here imports nothing.
 BENCHES: dict[str, tuple[str, str]] = {
     "garnet": ("dualembed.experiments.garnet_bench", "off-policy evaluation in random finite decision processes"),
-    "fqe": ("dualembed.experiments.fqe_bench", "a policy's value from logs of another, against d3rlpy's FQE"),
-    "fqe-worlds": ("dualembed.experiments.fqe_worlds", "the same in five environments, at several lengths of training"),
+    "fqe": ("dualembed.experiments.bench_fqe", "a policy's value from logs of another, against d3rlpy's FQE"),
+    "fqe-worlds": (
+        "dualembed.experiments.bench_fqe:bench_worlds",
+        "the same in five environments, at several lengths of training",
+    ),
     "answers": ("dualembed.experiments.bench_answers", "default answers, told nothing, where the truth is known"),
 }
 """Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
 
-# Of these `bench` takes `case` and `kind` too, and gives its lines one by one; `tables(lines)` are their tables.
+# Of these the function takes `case` and `kind` too, and gives its lines one by one; `tables(lines)` are their tables.
 WITH_CASES = {"answers": 20, "fqe-worlds": 3}
 """Benchmarks whose cases can be chosen, with the trials of a case."""
 
@@ -96,9 +99,10 @@ def _run(name: str, *, as_json: bool, **settings: Any) -> None:
     from dualembed.progress import track
 
     with ending_at_once(f"stopped; nothing is kept of '{name}'"):
-        module = importlib.import_module(BENCHES[name][0])
+        place, _, function = BENCHES[name][0].partition(":")
+        module = importlib.import_module(place)
         lines = []
-        for line in module.bench(progress=track, **settings):
+        for line in getattr(module, function or "bench")(progress=track, **settings):
             lines.append(line)
             if as_json:
                 typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))

@@ -33,9 +33,9 @@ from dualembed.experiments.bench_cases import (
     OnPolicy,
     Reply,
 )
+from dualembed.experiments.bench_lines import Measures, measure_lines, measures_together, stacked
+from dualembed.experiments.bench_lines import tables as tables
 from dualembed.experiments.bench_logs import POLICIES
-from dualembed.experiments.bench_measures import Measures, measure_lines, measures_together, stacked
-from dualembed.experiments.bench_tables import tables as tables
 from dualembed.progress import Track, Tracker
 
 LOGGED = {

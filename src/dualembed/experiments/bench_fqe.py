@@ -1,0 +1,377 @@
+"""The benchmarks `fqe` and `fqe-worlds`: a policy's value from another's log, against fitted Q evaluation by d3rlpy.
+
+Both sides get the same 2,000 logged transitions and the evaluated policy itself; ours is the default, told nothing.
+
+`fqe` is CartPole-v1, where the truth is the mean discounted return of many episodes that the policy plays. Errors are
+root mean squares over the trials, times are seconds of one core. The rival's settings were chosen by its errors on logs
+of the seeds 1000 and 1001.
+
+`fqe-worlds` is five environments and a policy that draws its actions: so does fitted Q evaluation at next states, and
+both take the policy's mean at the starts of the log's episodes. The rival is trained in each of two settings, chosen
+for no environment in particular, and its best setting and checkpoint in hindsight count; whether its error has levelled
+off by then, its errors at all checkpoints say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import importlib
+import io
+import time
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dualembed import checks
+from dualembed.data import collect
+from dualembed.estimators import ActionValueEvaluator
+from dualembed.experiments.bench_cases import OffPolicy
+from dualembed.experiments.bench_logs import POLICIES, Choice, Log, Policy
+from dualembed.experiments.bench_peers import NODES
+from dualembed.progress import Track
+
+DISCOUNT = 0.95
+TRANSITIONS = 2000
+STARTS = 500
+EPISODES, QUICK_EPISODES = 20_000, 2000  # of the truth
+
+# The rival's settings to choose from.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rate 0.00003, target every 100": {"learning_rate": 3e-5, "target_update_interval": 100},
+    "rate 0.0001, target every 30": {"learning_rate": 1e-4, "target_update_interval": 30},
+    "rate 0.0001, target every 100": {"learning_rate": 1e-4, "target_update_interval": 100},
+    "rate 0.0003, target every 100": {"learning_rate": 3e-4, "target_update_interval": 100},
+    "rate 0.001, target every 100": {"learning_rate": 1e-3, "target_update_interval": 100},
+}
+CHOSEN = "rate 0.0001, target every 100"
+BATCH = 100
+STEPS = 10_000  # a hundred new targets: 0.95^100 of the first one is left
+
+WORLDS = ("cartpole", "acrobot", "pendulum", "mountaincarcontinuous", "mountaincar")
+# At each discount so many steps that of the first target less than a hundredth is left, four checkpoints among them.
+WORLD_STEPS, QUICK_WORLD_STEPS = {0.95: 5000, 0.99: 25_000}, 400
+EVERY = 50  # steps between targets: with 10, values of cart-poles at 0.99 went between 8 and 170
+RATES = {"rate 0.0001": 1e-4, "rate 0.0003": 3e-4}
+CASES = {
+    case.name: case
+    for discount in WORLD_STEPS
+    for case in (OffPolicy(world, next(iter(POLICIES[world])), "soft", discount) for world in WORLDS)
+}
+"""One case for each environment and discount, by its name."""
+
+
+def behaviour(states: np.ndarray) -> np.ndarray:
+    """The probabilities (n, 2) of pushing left and right: mostly the toss of a coin, else against the fall."""
+    right = 0.35 + 0.3 / (1 + np.exp(-8 * states[:, 2] - 4 * states[:, 3]))
+    return np.stack([1 - right, right], axis=1)
+
+
+def evaluated(states: Any) -> Any:
+    """The actions (n,) of the evaluated policy, which pushes towards the side to which the pole leans."""
+    return (states[:, 2] > 0) * 1
+
+
+def truth(episodes: int, seed: int) -> float:
+    """The mean discounted return of so many episodes of the evaluated policy."""
+    gymnasium = needed("gymnasium", "rl")
+    games = gymnasium.make_vec("CartPole-v1", num_envs=episodes, vectorization_mode="vector_entry_point")
+    states, _ = games.reset(seed=seed)
+    returns, playing, worth = np.zeros(episodes), np.ones(episodes, dtype=bool), 1.0
+    while playing.any() and worth > 1e-6:
+        states, rewards, terminated, truncated, _ = games.step(evaluated(states))
+        returns += worth * np.where(playing, rewards, 0.0)
+        playing &= ~(terminated | truncated)
+        worth *= DISCOUNT
+    return float(returns.mean())
+
+
+def logged(seed: int) -> dict[str, np.ndarray]:
+    """Transitions of the behaviour policy."""
+    return collect(needed("gymnasium", "rl").make("CartPole-v1"), behaviour, TRANSITIONS, seed=1000 * seed, copies=10)
+
+
+def ours(log: dict[str, np.ndarray], starts: np.ndarray) -> float:
+    """The policy's value by the default estimator, told nothing else."""
+    columns = log["state"], log["action"], log["reward"], log["next_state"]
+    model = ActionValueEvaluator(DISCOUNT, evaluated)
+    model.fit(*columns, terminated=log["terminated"], episodes=log["episode"])
+    return model.value(starts).value
+
+
+def fitted_q_evaluation(
+    log: dict[str, np.ndarray], starts: np.ndarray, *, setting: str, steps: int, seed: int
+) -> float:
+    """The policy's value by d3rlpy, on standardised states, with its own network of two layers of 256."""
+    library, torch = needed("d3rlpy", "bench"), needed("torch", "bench")
+    torch.set_num_threads(1)
+    library.seed(seed)
+    config = library.ope.FQEConfig(
+        gamma=DISCOUNT,
+        batch_size=BATCH,
+        observation_scaler=library.preprocessing.StandardObservationScaler(),
+        **SETTINGS[setting],
+    )
+    scaler = config.observation_scaler
+
+    def best(states: Any) -> Any:
+        """The policy's actions at states as the rival's network sees them."""
+        return evaluated(scaler.reverse_transform(states))
+
+    # All that is asked of the evaluated algorithm is its action: the rule itself, with no network fitted to it.
+    algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=best))
+    model = library.ope.DiscreteFQE(algo=algorithm, config=config)
+    model.fit(
+        _episodes(library, log),
+        n_steps=steps,
+        n_steps_per_epoch=steps,
+        show_progress=False,
+        save_interval=steps + 1,
+        logger_adapter=library.logging.NoopAdapterFactory(),
+    )
+    return float(model.predict_value(starts.astype(np.float32), evaluated(starts)).mean())
+
+
+def _episodes(library: Any, log: dict[str, np.ndarray]) -> Any:
+    """The log as the rival keeps it; an episode that the log cuts short is one of its timeouts."""
+    last = np.append(np.diff(log["episode"]) != 0, True)
+    return library.dataset.MDPDataset(
+        observations=log["state"].astype(np.float32),
+        actions=log["action"].astype(np.int64)[:, None],
+        rewards=log["reward"].astype(np.float32)[:, None],
+        terminals=log["terminated"],
+        timeouts=last & (log["terminated"] == 0),
+        action_space=library.constants.ActionSpace.DISCRETE,
+        action_size=2,
+    )
+
+
+def bench(*, trials: int, seed: int, quick: bool, progress: Track) -> list[dict[str, Any]]:
+    """Two comparisons: root mean square error of the value, and seconds; `quick` plays fewer episodes for the truth."""
+    for name in ("d3rlpy", "torch"):
+        needed(name, "bench")
+    value = truth(QUICK_EPISODES if quick else EPISODES, seed=2**20 + seed)
+    rows = []
+    with progress(trials, "fqe") as bar:
+        for trial in range(seed, seed + trials):
+            log = logged(trial)
+            starts = np.random.default_rng(trial).uniform(-0.05, 0.05, size=(STARTS, 4))  # as the environment's own
+            own = timed(lambda log=log, starts=starts: ours(log, starts))
+            rival = timed(
+                lambda log=log, starts=starts, trial=trial: fitted_q_evaluation(
+                    log, starts, setting=CHOSEN, steps=STEPS, seed=trial
+                )
+            )
+            rows.append((own[0] - value, own[1], rival[0] - value, rival[1]))
+            bar.advance(to=len(rows))
+    return _lines(np.asarray(rows), value)
+
+
+def _lines(rows: np.ndarray, value: float) -> list[dict[str, Any]]:
+    """The comparisons, from (trials, 4): error and seconds of ours, error and seconds of the rival."""
+    own_error, rival_error = np.sqrt(np.mean(rows[:, [0, 2]] ** 2, axis=0)).tolist()
+    own_seconds, rival_seconds = np.mean(rows[:, [1, 3]], axis=0).tolist()
+    shared = {"bench": "fqe", "peer": "d3rlpy FQE", "trials": len(rows), "truth": value}
+    shared |= {"setting": f"{CHOSEN}, {STEPS} steps of {BATCH}", "mean error": float(rows[:, 2].mean())}
+    shared |= {"mean error of ours": float(rows[:, 0].mean())}
+    kinds = [
+        ("value", "value error", own_error, rival_error, 1.0),
+        ("time", "seconds", own_seconds, rival_seconds, 20.0),
+    ]
+    return [
+        {**shared, "case": f"CartPole-v1, {case}", "unit": unit, "ours": own, "value": rival, "ratio": rival / own}
+        | {"target": target}
+        for case, unit, own, rival, target in kinds
+    ]
+
+
+def fitted_q_values(
+    log: Log, policy: Policy, discount: float, *, setting: str, steps: int, seed: int
+) -> dict[int, float]:
+    """The policy's value by d3rlpy after each quarter of so many steps, by the number of steps.
+
+    It has standardised states, rewards divided so that values are near 1, and its own network of two layers of 256.
+    """
+    library, torch = needed("d3rlpy", "bench"), needed("torch", "bench")
+    torch.set_num_threads(1)
+    library.seed(seed)
+    size = float(np.mean(np.abs(log.rewards))) / (1 - discount)
+    config = library.ope.FQEConfig(
+        gamma=discount,
+        batch_size=BATCH,
+        learning_rate=RATES[setting],
+        target_update_interval=EVERY,
+        observation_scaler=library.preprocessing.StandardObservationScaler(),
+    )
+    discrete = isinstance(policy, Choice)
+    rng, scaler = np.random.default_rng((seed, 9)), config.observation_scaler
+
+    def drawn(states: Any) -> Any:
+        """Actions that the policy draws at states as the rival's network sees them."""
+        actions = policy.draw(rng, scaler.reverse_transform(states).numpy().astype(np.float64))
+        return torch.as_tensor(actions if discrete else actions[:, None].astype(np.float32))
+
+    # All that is asked of the evaluated algorithm is its action: the policy itself, with no network fitted to it.
+    algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=drawn))
+    model = (library.ope.DiscreteFQE if discrete else library.ope.FQE)(algo=algorithm, config=config)
+    starts, found = log.states[log.steps == 0], {}
+
+    def note(learner: Any, epoch: int, total: int) -> None:
+        found[total] = size * _mean_value(learner, policy, starts)
+
+    model.fit(
+        _dataset(library, log, size=size, actions=_count(policy, log)),
+        n_steps=steps,
+        n_steps_per_epoch=steps // 4,
+        show_progress=False,
+        save_interval=steps,
+        epoch_callback=note,
+        logger_adapter=library.logging.NoopAdapterFactory(),
+    )
+    return found
+
+
+def _mean_value(model: Any, policy: Policy, starts: np.ndarray) -> float:
+    """The mean over starts of the policy's mean of Q."""
+    states = starts.astype(np.float32)
+    if isinstance(policy, Choice):
+        shares = policy.probabilities(starts)
+        each = [model.predict_value(states, np.full(len(states), action)) for action in range(shares.shape[1])]
+        return float(np.mean(np.sum(shares * np.stack(each, axis=1), axis=1)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    middle = policy.mean(starts)
+    drawn = [(middle + policy.deviation * node)[:, None].astype(np.float32) for node in nodes]
+    return float(np.mean(weights / weights.sum() @ np.stack([model.predict_value(states, each) for each in drawn])))
+
+
+def _count(policy: Policy, log: Log) -> int:
+    return policy.probabilities(log.states[:1]).shape[1] if isinstance(policy, Choice) else 1
+
+
+def _dataset(library: Any, log: Log, *, size: float, actions: int) -> Any:
+    """The log as the rival keeps it; an episode that the log or a time limit cuts is one of its timeouts."""
+    discrete = log.actions.dtype.kind in "iu"
+    space = library.constants.ActionSpace
+    return library.dataset.MDPDataset(
+        observations=log.states.astype(np.float32),
+        actions=log.actions.astype(np.int64 if discrete else np.float32)[:, None],
+        rewards=(log.rewards / size).astype(np.float32)[:, None],
+        terminals=log.terminated.astype(np.float32),
+        timeouts=np.append(np.diff(log.episodes) != 0, True) & ~log.terminated,
+        action_space=space.DISCRETE if discrete else space.CONTINUOUS,
+        action_size=actions,
+    )
+
+
+def bench_worlds(
+    *, trials: int, seed: int, quick: bool, progress: Track, case: str | None = None, kind: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """A line for each environment as soon as it is known, of so many logs; `quick` trains the rival for a few steps."""
+    if kind is not None:
+        raise checks.InputError(f"the benchmark fqe-worlds has no sets, so none is named '{kind}'; leave out --set")
+    cases = [each for name, each in CASES.items() if case is None or fnmatch.fnmatchcase(name, case)]
+    if not cases:
+        raise checks.InputError(f"no case is named '{case}'; choose one of: {'; '.join(CASES)}; '*' stands for any")
+    for name in ("d3rlpy", "torch"):
+        needed(name, "bench")
+    with progress(len(cases) * trials, "fqe-worlds") as bar:
+        for number, each in enumerate(cases):
+            rows = []
+            for trial in range(seed, seed + trials):
+                rows.append(_compared(each, trial, QUICK_WORLD_STEPS if quick else WORLD_STEPS[each.discount]))
+                bar.advance(to=number * trials + len(rows))
+            yield line(each, rows)
+
+
+def _compared(case: OffPolicy, seed: int, steps: int) -> dict[str, Any]:
+    """Our answer to one log and the rival's values in each setting, with seconds of processor time."""
+    log = case.log(seed)
+    reply, seconds = timed(lambda: case.answer(log))
+    rivals: dict[str, float] = {}
+    theirs = []
+    for setting in RATES:
+        options: dict[str, Any] = {"setting": setting, "steps": steps, "seed": seed}
+        values, taken = timed(partial(fitted_q_values, log, case.evaluated, case.discount, **options))
+        rivals |= {f"{setting}, {count} steps": value for count, value in values.items()}
+        theirs.append(taken)
+    lower, upper = reply.answer.interval(0.95)
+    covers = bool(lower <= case.truth()[0] <= upper)
+    ours = {"ours": reply.answer.value, "stderr": reply.answer.stderr, "seconds": seconds, "covers": covers}
+    return ours | {"rivals": rivals, "rival's seconds": float(np.mean(theirs))}
+
+
+def line(case: OffPolicy, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The line of one environment: root mean square errors over its logs, the rival's at its best in hindsight."""
+    truth = case.truth()[0]
+
+    def rms(values: list[float]) -> float:
+        return float(np.sqrt(np.mean((np.asarray(values) - truth) ** 2)))
+
+    errors = {each: rms([row["rivals"][each] for row in rows]) for each in rows[0]["rivals"]}
+    own, best = rms([row["ours"] for row in rows]), min(errors, key=lambda each: errors[each])
+    return {
+        "bench": "fqe-worlds",
+        "case": case.name,
+        "peer": f"d3rlpy FQE, {best}",
+        "value": errors[best],
+        "unit": "rms error",
+        "ratio": errors[best] / own,
+        "target": 1.0,
+        "ours": own,
+        "logs": len(rows),
+        "truth": truth,
+        "errors of rivals": errors,
+        "values of rivals": {each: [row["rivals"][each] for row in rows] for each in errors},
+        "values of ours": [row["ours"] for row in rows],
+        "stderrs of ours": [row["stderr"] for row in rows],
+        "cover": sum(row["covers"] for row in rows),
+        "seconds": float(np.mean([row["rival's seconds"] for row in rows])),
+        "seconds of ours": float(np.mean([row["seconds"] for row in rows])),
+    }
+
+
+def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
+    """A table of cases, and one of the rival's errors at every checkpoint."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    grid = Table(title="fqe-worlds", title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("case", "truth", "ours", "FQE", "ratio", "cover", "s", "FQE's s", "FQE at its best"):
+        grid.add_column(heading, justify="left" if heading in ("case", "FQE at its best") else "right")
+    for each in lines:
+        numbers = [f"{each[key]:.3g}" for key in ("truth", "ours", "value", "ratio")]
+        times = [f"{each[key]:.2g}" for key in ("seconds of ours", "seconds")]
+        grid.add_row(
+            each["case"], *numbers, f"{each['cover']}/{each['logs']}", *times, each["peer"].removeprefix("d3rlpy FQE, ")
+        )
+    yield grid
+    more = Table(title="FQE's errors as it trains", title_justify="left", box=SIMPLE_HEAD)
+    more.add_column("case")
+    more.add_column("setting, steps: error")
+    for each in lines:
+        more.add_row(
+            each["case"], "; ".join(f"{name}: {error:.3g}" for name, error in each["errors of rivals"].items())
+        )
+    yield more
+
+
+def timed(compute: Any) -> tuple[Any, float]:
+    """(what it computes, seconds of processor time), with nothing shown meanwhile: the rival writes to stdout."""
+    began = time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):
+        found = compute()
+    return found, time.process_time() - began
+
+
+def needed(name: str, extra: str) -> Any:
+    """The module, or a sentence about how to get it."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # an old library that the rival imports complains of itself
+            return importlib.import_module(name)
+    except ImportError:
+        raise checks.InputError(
+            f"the benchmark fqe needs {name}, which is not installed; pip install 'dualembed[{extra}]'"
+        ) from None
