@@ -19,13 +19,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import iv_designs
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.optimize import minimize
 
 from dualembed import kernels, problems, sources
 from dualembed.baselines import KernelIV, TwoStageLeastSquares
-from dualembed.experiments import iv_designs
 from dualembed.selection import auto
 
 Predict = Callable[[np.ndarray], Any]

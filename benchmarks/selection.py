@@ -22,11 +22,12 @@ from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
+import iv_designs
 import jax
 import numpy as np
 
 from dualembed import kernels, problems, sources
-from dualembed.experiments import iv_designs, navigation, noisy
+from dualembed.experiments import navigation, noisy
 from dualembed.linear import gather_moments
 from dualembed.selection import auto, automatic, honest_score
 from dualembed.solvers.closed_form import path

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dualembed as de
+from benchmarks import iv_designs
 from dualembed import kernels, losses, problems, solvers, sources, spaces
-from dualembed.experiments import iv_designs
 from dualembed.selection import auto
 from dualembed.spaces.features import evaluate_features, to_numpy
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import iv_designs
 from dualembed.baselines import KernelIV, TwoStageLeastSquares
 from dualembed.baselines.kernel_iv import FirstStage, second_stage
 from dualembed.baselines.two_stage_least_squares import Monomials
 from dualembed.checks import InputError
-from dualembed.experiments import iv_designs
 from dualembed.kernels import Gaussian
 
 
