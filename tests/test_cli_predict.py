@@ -21,7 +21,6 @@ from dualembed.cli.tasks import known_tasks
 from dualembed.data import io, read_table, write_table
 from dualembed.data.roles import ROLES
 from dualembed.estimators import IVRegressor, PolicyEvaluator
-from dualembed.examples import TRANSITIONS, make
 
 
 @pytest.fixture(scope="module")
@@ -258,29 +257,3 @@ def test_shells_complete_commands_tasks_and_options() -> None:
     assert completed("dualembed fit pol") == ["policy-evaluation"]
     assert completed("dualembed pre") == ["predict"]
     assert completed("dualembed fit iv table.csv --inst") == ["--instrument"]
-
-
-def test_the_example_is_what_its_script_makes() -> None:
-    made = make.transitions()
-    kept = read_table(TRANSITIONS)
-    assert kept.column_names == list(made)
-    for name, column in made.items():
-        np.testing.assert_array_equal(kept.column(name).to_numpy(), column)
-    assert TRANSITIONS.stat().st_size < 150_000
-
-
-@pytest.mark.slow
-def test_the_demo_finds_what_the_example_is_worth(
-    tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = Path(__file__).parent.parent
-    recipe = (root / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    (command,) = re.findall(r"\$\(BIN\)/dualembed (fit .*)", recipe)
-    arguments = shlex.split(command.replace("src/dualembed/examples/transitions.parquet", str(TRANSITIONS)))
-    monkeypatch.chdir(tmp_path)
-    assert main([*arguments, "--json"]) == 0
-    found = document(capsys)
-    value = found["answer"]["policy_value"]
-    assert value["lower"] < make.true_value(shops=20_000)[0] < value["upper"]
-    assert value["stderr"] < 40
-    assert Path(found["report"]).stat().st_size < 2_000_000

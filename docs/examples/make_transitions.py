@@ -1,4 +1,4 @@
-"""The example transitions: `python -m dualembed.examples.make` writes them again.
+"""The example transitions: `python docs/examples/make_transitions.py` writes them again.
 
 Fifty shops sell one good for forty weeks. On Monday a shop has some stock; customers ask for about as much as in the
 week before, and what is not there is not sold. When fewer than 20 are left, the shop orders up to 60, at a price for
