@@ -67,7 +67,7 @@ def test_one_draw_an_input_leaves_the_sample_average_biased_where_the_dual_is_no
 @pytest.mark.slow
 def test_a_ball_without_the_truth_keeps_away_from_it_and_a_huge_one_with_its_steps_does_too() -> None:
     curve = Ball().run({}, seed=0, samples=1_600)
-    at_most_draws = np.asarray(curve.beside["theorem"])[-1]
+    at_most_draws = np.asarray(curve.extras["theorem"])[-1]
     best = int(np.argmin(at_most_draws))
     assert at_most_draws[0] > 10 * curve.values[-1]
     assert at_most_draws[-1] > 10 * at_most_draws[best]

@@ -18,8 +18,8 @@ from dualembed.experiments.experiment import (
     Axes,
     Contender,
     Experiment,
-    Ground,
     Settings,
+    Setup,
     Stochastic,
     marks_of,
     schedule,
@@ -37,9 +37,9 @@ def waves(rows: int = 400) -> problems.Invariance:
     return problems.Invariance(sources.Dataset(x=x, y=np.sin(2 * x), z=x + 0.1 * rng.normal(size=rows)))
 
 
-def ground(seed: int, samples: int) -> Ground:
+def setup_of(seed: int, samples: int) -> Setup:
     points = np.linspace(-2, 2, 50)
-    return Ground(waves(), lambda function: float(np.mean((np.asarray(function(points)) - np.sin(2 * points)) ** 2)))
+    return Setup(waves(), lambda function: float(np.mean((np.asarray(function(points)) - np.sin(2 * points)) ** 2)))
 
 
 def landmarks(settings: Settings, problem: problems.Problem) -> Saddle:
@@ -61,7 +61,7 @@ def stochastic(saddle: Any) -> Stochastic:
             "offset": (1.0, 5.0),
         }
     )
-    return Stochastic(solvers.EmbeddingSGD, lambda _: ground, saddle, 20, axes)
+    return Stochastic(solvers.EmbeddingSGD, lambda _: setup_of, saddle, 20, axes)
 
 
 @pytest.mark.parametrize("saddle", [landmarks, expansion])
@@ -84,19 +84,19 @@ def test_iterates_of_one_run_are_not_mixed_up() -> None:
     last, averaged = stochastic(landmarks).finals(pair, 0, 400)
     steps = (schedules.OffsetSqrt(3.0, 1.0), schedules.OffsetSqrt(1.0, 1.0))
     result = solvers.solve(0, landmarks(settings, waves()), solvers.EmbeddingSGD(20, 20, *steps))
-    error = ground(0, 400).error
+    error = setup_of(0, 400).error
     assert last == pytest.approx(error(result.last.primal), rel=1e-3)
     assert averaged == pytest.approx(error(result.primal), rel=1e-3)
     assert last != pytest.approx(averaged, rel=0.01)
 
 
-def test_a_rough_look_is_that_of_the_ground_where_it_has_one() -> None:
-    rough = dataclasses.replace(ground(0, 1), rough=lambda _: -1.0)
+def test_a_rough_look_is_that_of_the_setup_where_it_has_one() -> None:
+    rough = dataclasses.replace(setup_of(0, 1), rough=lambda _: -1.0)
     assert rough.judge(False) is rough.error
     assert rough.judge(True) is rough.rough
-    assert ground(0, 1).judge(True)(lambda points: np.sin(2 * points)) == 0.0
+    assert setup_of(0, 1).judge(True)(lambda points: np.sin(2 * points)) == 0.0
     settings = stochastic(landmarks).grid()[:2]
-    contender = dataclasses.replace(stochastic(landmarks), grounds=lambda _: lambda seed, samples: rough)
+    contender = dataclasses.replace(stochastic(landmarks), setups=lambda _: lambda seed, samples: rough)
     assert contender.finals(settings, 0, 40, rough=True) == [-1.0, -1.0]
     assert all(error > 0 for error in contender.finals(settings, 0, 40))
 
@@ -243,5 +243,5 @@ def test_policy_evaluation_tells_the_papers_plug_in_estimate_beside_its_own() ->
     settings = {"primal bandwidth": 0.2, "dual bandwidth": 0.2, **PENALTIES}
     curve = contender.run(settings, 0, 320)
     assert curve.samples == [20, 80, 320]
-    assert curve.beside["plug-in MSBE"] > curve.values[-1]
+    assert curve.extras["plug-in MSBE"] > curve.values[-1]
     assert contender.finals([settings], 0, 320) == [curve.values[-1]]

@@ -244,7 +244,7 @@ def test_terms_are_those_of_the_invariance_problem_with_features_for_inputs(smal
 
 def test_self_tuning_does_not_look_at_the_test_fold(small: qm7.Molecules, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(curve: Curve) -> list[float]:
-        return [curve.beside["bandwidth"], curve.beside["penalty"]]
+        return [curve.extras["bandwidth"], curve.extras["penalty"]]
 
     found = quantum.SelfTuned().run({}, 1, SAMPLES)
     energy = small.energy.copy()

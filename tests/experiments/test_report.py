@@ -60,7 +60,7 @@ def test_results_have_exactly_the_contracts_keys(tmp_path: Path) -> None:
 
 def test_further_figures_of_a_method_stand_beside_the_contracts_keys() -> None:
     method = report().methods["embedding-sgd"]
-    more = dataclasses.replace(method, beside={"plug-in": [np.float32(0.5), math.inf]})
+    more = dataclasses.replace(method, extras={"plug-in": [np.float32(0.5), math.inf]})
     read = document(report(methods={"a": method, "b": more}))["methods"]
     assert list(read["b"]) == [*read["a"], "beside"]
     assert read["b"]["beside"] == {"plug-in": [0.5, None]}

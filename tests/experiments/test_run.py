@@ -131,7 +131,7 @@ def test_a_report_holds_means_ends_and_the_numbers_beside_them() -> None:
     assert method.samples == [50, 100]
     assert method.mean == pytest.approx(np.mean([curve.values for curve in curves], axis=0))
     assert method.final == [curve.values[-1] for curve in curves]
-    assert method.beside == {"worst": [curve.beside["worst"] for curve in curves]}  # the picture is no number
+    assert method.extras == {"worst": [curve.extras["worst"] for curve in curves]}  # the picture is no number
     assert told.settings == {"batch": 2, "samples": 100}
 
 
@@ -151,7 +151,7 @@ def test_the_figure_is_given_the_curves_of_every_trial() -> None:
     told.draw()
     [(given, curves)] = seen
     assert given is told
-    assert [curve.beside["picture"] for curve in curves["a"]] == [first.run({}, seed, 100).values for seed in (5, 6)]
+    assert [curve.extras["picture"] for curve in curves["a"]] == [first.run({}, seed, 100).values for seed in (5, 6)]
 
 
 def test_no_more_trials_are_run_than_an_experiment_has() -> None:

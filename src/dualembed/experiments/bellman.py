@@ -27,8 +27,8 @@ from dualembed.experiments.experiment import (
     Axes,
     Contender,
     Curve,
-    Ground,
     Settings,
+    Setup,
     Stepping,
     Stochastic,
     closed_form,
@@ -243,12 +243,12 @@ class Evaluation:
         deviations = states.std(axis=0)
         return deviations * kernels.median_bandwidth(states / deviations)
 
-    def ground(self, seed: int, samples: int) -> Ground:
+    def setup(self, seed: int, samples: int) -> Setup:
         """So many transitions, the MSBE, and what the paper's plug-in estimate of it would be."""
         data = self.process.dataset(samples, seed)
         problem = problems.PolicyEvaluation(data, self.process.discount, reward_known=True)
         process = self.process
-        return Ground(
+        return Setup(
             problem, process.msbe, lambda value: {"plug-in MSBE": process.plug_in_msbe(value)}, process.rough_msbe
         )
 
@@ -283,7 +283,7 @@ class Evaluation:
         """Every method with its grid."""
 
         def stochastic(name: str, solver: Callable[..., Any], saddle: Callable[..., Saddle]) -> Stochastic:
-            return Stochastic(solver, lambda _: self.ground, saddle, BATCH, Axes(grids[name]))
+            return Stochastic(solver, lambda _: self.setup, saddle, BATCH, Axes(grids[name]))
 
         return {
             "embedding-sgd": stochastic("embedding-sgd", solvers.EmbeddingSGD, self.expansion),
@@ -292,8 +292,8 @@ class Evaluation:
             "kernel-mdp": KernelMDP(self, Axes(grids["kernel-mdp"])),
             "centred-sgd": stochastic("centred-sgd", solvers.CentredEmbeddingSGD, self.expansion),
             "preconditioned-sgd": stochastic("preconditioned-sgd", preconditioned, self.landmarks),
-            "closed-form": closed_form(self.landmarks, self.ground, Axes(grids["closed-form"])),
-            "self-tuned": self_tuned(self.ground),
+            "closed-form": closed_form(self.landmarks, self.setup, Axes(grids["closed-form"])),
+            "self-tuned": self_tuned(self.setup),
         }
 
 
@@ -306,19 +306,19 @@ class KernelMDP(Stepping):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """A pass over the transitions, after embedding some of them."""
-        ground = self.evaluation.ground(seed, samples)
+        setup = self.evaluation.setup(seed, samples)
         marks, iterate = marks_of(samples // BATCH), settings["iterate"]
-        probe = solvers.Probe(lambda primal, _: ground.error(primal), at=marks, iterates=iterate)
+        probe = solvers.Probe(lambda primal, _: setup.error(primal), at=marks, iterates=iterate)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
-            result = self._rival(settings, samples).fit(seed, ground.problem, probe)  # type: ignore[arg-type]
-        return curve_of(result, iterate, samples // BATCH, batch=BATCH, beside=ground.beside)
+            result = self._rival(settings, samples).fit(seed, setup.problem, probe)  # type: ignore[arg-type]
+        return curve_of(result, iterate, samples // BATCH, batch=BATCH, extras=setup.extras)
 
     def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
         """(averaged, last) metrics of settings that differ in their steps only, which share an embedding."""
-        ground = self.evaluation.ground(seed, samples)
-        error = ground.judge(rough)
-        ready = self._rival(group[0], samples).prepared(seed, ground.problem)  # type: ignore[arg-type]
+        setup = self.evaluation.setup(seed, samples)
+        error = setup.judge(rough)
+        ready = self._rival(group[0], samples).prepared(seed, setup.problem)  # type: ignore[arg-type]
 
         @jax.vmap
         def finished(steps: dict[str, jax.Array]) -> Run:

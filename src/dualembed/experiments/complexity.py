@@ -298,12 +298,12 @@ class Ball(Contender):
         errors = [descents(trial, budget, flat).reshape(rates.shape) for budget in budgets]
         own = [table[:, 0] for table in errors]
         values = [float(each[np.argmin(np.abs(RELATIVE_RADII - 1))]) for each in own]
-        beside = {
+        extras = {
             "radii": RELATIVE_RADII.tolist(),
             "theorem": np.asarray(own).tolist(),
             "any γ": [table[:, 1:].tolist() for table in errors],
         }
-        return Curve(budgets, values, beside)
+        return Curve(budgets, values, extras)
 
 
 def panels(report: Report, curves: dict[str, list[Curve]]) -> Figure:
@@ -329,7 +329,7 @@ def _against_draws(axes: matplotlib.axes.Axes, report: Report) -> None:
     for name in shown:
         method, style = report.methods[name], STYLES[name]
         n, mean, spread = (np.asarray(each, dtype=float) for each in (method.samples, method.mean, method.std))
-        slopes = np.asarray(method.beside["slope"])
+        slopes = np.asarray(method.extras["slope"])
         error = f" ± {slopes.std(ddof=1) / np.sqrt(len(slopes)):.2f}" if len(slopes) > 1 else ""
         label = f"{style['label']}: slope {slopes.mean():.2f}{error}"
         axes.plot(n, mean, **{**style, "label": label}, markersize=3.5)
@@ -352,9 +352,9 @@ def _band(axes: matplotlib.axes.Axes, places: np.ndarray, mean: np.ndarray, *, s
 
 def _against_radius(axes: matplotlib.axes.Axes, own: list[Curve]) -> None:
     styles = (("#56B4E9", "v"), ("#0072B2", "s"), ("#D55E00", "o"))
-    radii = own[0].beside["radii"]
-    theorem = np.asarray([curve.beside["theorem"] for curve in own], dtype=float)
-    best = np.asarray([curve.beside["any γ"] for curve in own], dtype=float).mean(axis=0).min(axis=-1)
+    radii = own[0].extras["radii"]
+    theorem = np.asarray([curve.extras["theorem"] for curve in own], dtype=float)
+    best = np.asarray([curve.extras["any γ"] for curve in own], dtype=float).mean(axis=0).min(axis=-1)
     for number, (budget, (colour, marker)) in enumerate(zip(own[0].samples, styles, strict=True)):
         mean, spread = theorem[:, number].mean(axis=0), theorem[:, number].std(axis=0)
         axes.plot(radii, mean, color=colour, marker=marker, markersize=3.5, label=f"n = {budget:,}, γ ∝ R")

@@ -48,7 +48,7 @@ class Curve:
 
     samples: list[int]
     values: list[float]
-    beside: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 class Choice(NamedTuple):
@@ -127,7 +127,7 @@ def named(name: str) -> Experiment:
 
 
 @dataclass(frozen=True)
-class Ground:
+class Setup:
     """What a trial stands on: its problem, the metric of a function there, and further figures for the last one.
 
     A sweep's look at many settings may be a `rough` one.
@@ -135,7 +135,7 @@ class Ground:
 
     problem: Problem
     error: Callable[[Function], float]
-    beside: Callable[[Function], dict[str, float]] = lambda _: {}
+    extras: Callable[[Function], dict[str, float]] = lambda _: {}
     rough: Callable[[Function], float] | None = None
 
     def judge(self, rough: bool) -> Callable[[Function], float]:
@@ -143,7 +143,7 @@ class Ground:
         return self.rough if rough and self.rough is not None else self.error
 
 
-Grounds = Callable[[int, int], Ground]  # (seed, samples) -> the trial
+Setups = Callable[[int, int], Setup]  # (seed, samples) -> the trial
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Stochastic(Stepping):
     """
 
     solver: Callable[..., StochasticSolver]
-    grounds: Callable[[Settings], Grounds]  # the settings matter where the inputs depend on them
+    setups: Callable[[Settings], Setups]  # the settings matter where the inputs depend on them
     saddle: Callable[[Settings, Problem], Saddle]
     batch: int
     axes: Axes
@@ -220,18 +220,18 @@ class Stochastic(Stepping):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """A run over so many samples, looked at along the way; infinite from where it diverged."""
-        ground, steps = self.grounds(settings)(seed, samples), self._steps(samples)
-        probe = solvers.Probe(lambda primal, _: ground.error(primal), at=marks_of(steps), iterates=settings["iterate"])
-        saddle = self.saddle(settings, ground.problem)
+        setup, steps = self.setups(settings)(seed, samples), self._steps(samples)
+        probe = solvers.Probe(lambda primal, _: setup.error(primal), at=marks_of(steps), iterates=settings["iterate"])
+        saddle = self.saddle(settings, setup.problem)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
             result = solvers.solve(seed, saddle, self._stepping(settings, steps), probe)
-        return curve_of(result, settings["iterate"], steps, batch=self.batch, beside=ground.beside)
+        return curve_of(result, settings["iterate"], steps, batch=self.batch, extras=setup.extras)
 
     def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
         """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
-        ground = self.grounds(group[0])(seed, samples)
-        error, saddle, steps = ground.judge(rough), self.saddle(group[0], ground.problem), self._steps(samples)
+        setup = self.setups(group[0])(seed, samples)
+        error, saddle, steps = setup.judge(rough), self.saddle(group[0], setup.problem), self._steps(samples)
 
         @jax.vmap
         def solved(moving: dict[str, jax.Array]) -> Result:
@@ -256,7 +256,7 @@ class Batch(Contender):
     """A method that takes all its samples at once: a point of its curve for each of a few sizes of the data."""
 
     fit: Callable[[Settings, Problem, int], Function]  # (settings, problem, seed) -> the function
-    grounds: Grounds
+    setups: Setups
     shares: tuple[float, ...] = (1 / 16, 1 / 4, 1)  # of the samples
     axes: Axes = field(default_factory=lambda: Axes({}))
 
@@ -267,20 +267,20 @@ class Batch(Contender):
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The metric of a fit to each size."""
         sizes = [round(share * samples) for share in self.shares]
-        values, beside = [], {}
+        values, extras = [], {}
         for size in sizes:
-            ground = self.grounds(seed, size)
-            function = self.fit(settings, ground.problem, seed)
-            values.append(ground.error(function))
+            setup = self.setups(seed, size)
+            function = self.fit(settings, setup.problem, seed)
+            values.append(setup.error(function))
             if size == sizes[-1]:
-                beside = ground.beside(function)
-        return Curve(sizes, values, beside)
+                extras = setup.extras(function)
+        return Curve(sizes, values, extras)
 
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The metric of a fit to all samples, for each setting."""
-        ground = self.grounds(seed, samples)
-        error = ground.judge(rough)
-        return [error(self.fit(settings, ground.problem, seed)) for settings in candidates]
+        setup = self.setups(seed, samples)
+        error = setup.judge(rough)
+        return [error(self.fit(settings, setup.problem, seed)) for settings in candidates]
 
 
 def schedule(settings: Settings, player: str = "primal") -> schedules.Schedule:
@@ -293,18 +293,18 @@ def preconditioned(steps: int, batch: int, primal: Any, dual: Any) -> solvers.Em
     return solvers.EmbeddingSGD(steps, batch, primal, dual, solvers.Preconditioner())
 
 
-def self_tuned(grounds: Grounds) -> Batch:
+def self_tuned(setups: Setups) -> Batch:
     """Everything chosen from the data alone, by `auto`; all of the data only, since it is slow."""
-    return Batch(lambda _, problem, seed: auto(seed, problem).primal, grounds, shares=(1,))
+    return Batch(lambda _, problem, seed: auto(seed, problem).primal, setups, shares=(1,))
 
 
-def closed_form(saddle: Callable[[Settings, Problem], Saddle], grounds: Grounds, axes: Axes) -> Batch:
+def closed_form(saddle: Callable[[Settings, Problem], Saddle], setups: Setups, axes: Axes) -> Batch:
     """`solvers.ClosedForm` with one fold."""
 
     def fit(settings: Settings, problem: Problem, seed: int) -> Function:
         return solvers.solve(seed, saddle(settings, problem), solvers.ClosedForm(1)).primal
 
-    return Batch(fit, grounds, axes=axes)
+    return Batch(fit, setups, axes=axes)
 
 
 def marks_of(steps: int) -> list[int]:
@@ -313,14 +313,14 @@ def marks_of(steps: int) -> list[int]:
 
 
 def curve_of(
-    result: Result, iterate: str, steps: int, *, batch: int, beside: Callable[[Function], dict[str, float]]
+    result: Result, iterate: str, steps: int, *, batch: int, extras: Callable[[Function], dict[str, float]]
 ) -> Curve:
     """The curve of a probed run; infinite from where it diverged."""
     averaged, marks = iterate == "averaged", marks_of(steps)
     seen = result.trace.averaged if averaged else result.trace.last  # type: ignore[union-attr]
     reached = len(marks) if result.finite else sum(mark < result.steps for mark in marks)
     values = [*seen[:reached], *[math.inf] * (len(marks) - reached)]
-    figures = beside(result.primal if averaged else result.last.primal)
+    figures = extras(result.primal if averaged else result.last.primal)
     figures = figures if result.finite else dict.fromkeys(figures, math.inf)
     return Curve([mark * batch for mark in marks], values, figures)
 

@@ -135,7 +135,7 @@ class EmbeddingSGD(Contender):
         if not result.finite:
             raise InputError(f"the illustration cannot be drawn: {result.message}")
         seen = result.trace.averaged  # type: ignore[union-attr]
-        beside = {
+        extras = {
             "iterations": iterations,
             "truth": np.asarray(world.truth(jnp.asarray(GRID))).tolist(),
             "observed": world.observed.tolist(),
@@ -143,7 +143,7 @@ class EmbeddingSGD(Contender):
             "duals": [dual.tolist() for _, dual in seen],
         }
         errors = [relative_error(function, world.truth) for function, _ in seen]
-        return Curve([each * BATCH for each in iterations], errors, beside)
+        return Curve([each * BATCH for each in iterations], errors, extras)
 
 
 class ClosedForm(Contender):
@@ -204,20 +204,20 @@ def panels(report: Report, curves: dict[str, list[Curve]]) -> Figure:
     for name, style in (("closed-form", ":"), ("self-tuned", "-.")):
         error = first[name].values[-1]
         label = f"f, {name.replace('-', ' ')}: error {error:.2f}"
-        grid.flat[-1].plot(GRID, first[name].beside["function"], style, color="#000000", linewidth=1, label=label)
+        grid.flat[-1].plot(GRID, first[name].extras["function"], style, color="#000000", linewidth=1, label=label)
     handles, labels = grid.flat[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 
 def _panel(axes: Axes, seen: Curve, number: int) -> None:
-    beside = seen.beside
+    extras = seen.extras
     axes.axvspan(*SETTINGS["central region"], color="#f4f4f4", zorder=0)
-    axes.plot(GRID, beside["observed"], color="#56B4E9", linewidth=0.6, alpha=0.8, label="noisy y at x")
-    axes.plot(GRID, beside["duals"][number], color="#009E73", linewidth=0.9, label="u(x, y), the dual")
-    axes.plot(GRID, beside["truth"], "--", color="#0072B2", linewidth=1.4, label="f*, the truth")
-    axes.plot(GRID, beside["functions"][number], color="#D55E00", linewidth=1.8, label="f, Embedding-SGD")
-    axes.set_title(f"iteration {beside['iterations'][number]}    error {seen.values[number]:.2f}", fontsize=8)
+    axes.plot(GRID, extras["observed"], color="#56B4E9", linewidth=0.6, alpha=0.8, label="noisy y at x")
+    axes.plot(GRID, extras["duals"][number], color="#009E73", linewidth=0.9, label="u(x, y), the dual")
+    axes.plot(GRID, extras["truth"], "--", color="#0072B2", linewidth=1.4, label="f*, the truth")
+    axes.plot(GRID, extras["functions"][number], color="#D55E00", linewidth=1.8, label="f, Embedding-SGD")
+    axes.set_title(f"iteration {extras['iterations'][number]}    error {seen.values[number]:.2f}", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -13,9 +13,9 @@ from dualembed.experiments.experiment import (
     Axes,
     Contender,
     Experiment,
-    Ground,
-    Grounds,
     Settings,
+    Setup,
+    Setups,
     Stochastic,
     closed_form,
     self_tuned,
@@ -77,29 +77,29 @@ def mean_square_error(function: Function) -> float:
     return float(np.mean((np.asarray(function(INPUTS)) - np.asarray(clean(jnp.asarray(INPUTS)))) ** 2))
 
 
-def fresh(seed: int, samples: int) -> Ground:
+def fresh(seed: int, samples: int) -> Setup:
     """Endless visits, one virtual sample each."""
-    return Ground(problems.Invariance(sources.Simulator(draw)), mean_square_error)
+    return Setup(problems.Invariance(sources.Simulator(draw)), mean_square_error)
 
 
-def fresh_many(seed: int, samples: int) -> Ground:
+def fresh_many(seed: int, samples: int) -> Setup:
     """Endless visits, ten virtual samples each."""
-    return Ground(problems.Invariance(sources.Simulator(draw_many)), mean_square_error)
+    return Setup(problems.Invariance(sources.Simulator(draw_many)), mean_square_error)
 
 
-def rows(seed: int, samples: int) -> Ground:
+def rows(seed: int, samples: int) -> Setup:
     """That many visits, ten virtual samples each."""
-    return Ground(problems.Invariance(sources.Dataset(**data(seed, samples))), mean_square_error)
+    return Setup(problems.Invariance(sources.Dataset(**data(seed, samples))), mean_square_error)
 
 
-def fixed(seed: int, samples: int) -> Ground:
+def fixed(seed: int, samples: int) -> Setup:
     """One shuffled pass over all pairs of a datum and one of its virtual samples."""
     table = data(seed, samples // ROUNDS)
     spread = {name: np.repeat(table[name], DRAWS) for name in ("x", "y")}
-    return Ground(problems.Invariance(sources.Dataset(**spread, z=table["z"].reshape(-1, 1))), mean_square_error)
+    return Setup(problems.Invariance(sources.Dataset(**spread, z=table["z"].reshape(-1, 1))), mean_square_error)
 
 
-def fixed_many(seed: int, samples: int) -> Ground:
+def fixed_many(seed: int, samples: int) -> Setup:
     """Rounds over a training set, with all virtual samples of each datum."""
     return rows(seed, samples // ROUNDS)
 
@@ -154,14 +154,14 @@ CLOSED = Axes(
 )
 
 
-def embedding_sgd(grounds: Grounds) -> Stochastic:
+def embedding_sgd(setups: Setups) -> Stochastic:
     """Embedding-SGD with one virtual sample a visit."""
-    return Stochastic(solvers.EmbeddingSGD, lambda _: grounds, expansion, BATCH, EMBEDDING)
+    return Stochastic(solvers.EmbeddingSGD, lambda _: setups, expansion, BATCH, EMBEDDING)
 
 
-def rival(solver: Any, grounds: Grounds) -> Stochastic:
+def rival(solver: Any, setups: Setups) -> Stochastic:
     """A method without a dual, with all virtual samples at every visit."""
-    return Stochastic(solver, lambda _: grounds, landmarks, BATCH, RIVALS)
+    return Stochastic(solver, lambda _: setups, landmarks, BATCH, RIVALS)
 
 
 CONTENDERS: dict[str, Contender] = {

@@ -24,9 +24,9 @@ from dualembed.experiments.experiment import (
     Contender,
     Curve,
     Experiment,
-    Ground,
-    Grounds,
     Settings,
+    Setup,
+    Setups,
     Stochastic,
     preconditioned,
 )
@@ -143,16 +143,16 @@ class Inputs:
     terms: Callable[[Sample], Terms]
     space: Space
 
-    def grounds(self, settings: Settings) -> Grounds:
+    def setups(self, settings: Settings) -> Setups:
         """Trials with features of the settings' bandwidths."""
-        return lambda seed, samples: self.ground(settings, trial_of(seed, samples))
+        return lambda seed, samples: self.setup(settings, trial_of(seed, samples))
 
-    def ground(self, settings: Settings, trial: Trial) -> Ground:
+    def setup(self, settings: Settings, trial: Trial) -> Setup:
         """The trial's molecules, and the mean absolute error of the energies."""
         draws, tested = features_of_draws(trial, self.space, settings["bandwidth"])
         known = features_of_molecules(trial, self.space, settings.get("dual bandwidth", settings["bandwidth"]))
         energies = Energies.of(trial)
-        return Ground(
+        return Setup(
             problems.Moment(self.source(trial), LookedUp(self.terms, draws, known)),
             lambda function: energies.errors(function(tested))[0],
             lambda function: {"RMSE": energies.errors(function(tested))[1]},
@@ -185,7 +185,7 @@ class ClosedForm(Contender):
         curve = curve_of_shares(trial, settings)
         fewer = grams(trial.size, TRAINING_DRAWS, (settings["bandwidth"],))[0]
         absolute, _ = fitted(trial, fewer, settings["penalty"])
-        curve.beside[f"MAE with {TRAINING_DRAWS} draws"] = absolute
+        curve.extras[f"MAE with {TRAINING_DRAWS} draws"] = absolute
         return curve
 
     def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
@@ -213,7 +213,7 @@ class SelfTuned(Contender):
         scores = [fitted(held, _gram(held, each), each["penalty"])[0] for each in candidates]
         chosen = candidates[int(np.argmin(scores))]
         curve = curve_of_shares(trial, chosen)
-        curve.beside.update(chosen)
+        curve.extras.update(chosen)
         return curve
 
 
@@ -259,11 +259,11 @@ DRAWN, CENTRED = Inputs(one_draw, plain, waves), Inputs(one_draw, centred, waves
 AVERAGED, PLACED = Inputs(all_draws, plain, waves), Inputs(one_draw, plain, landmarks)
 
 CONTENDERS: dict[str, Contender] = {
-    "embedding-sgd": Stochastic(solvers.EmbeddingSGD, DRAWN.grounds, linked, BATCH, EMBEDDING),
-    "sgd-saa": Stochastic(baselines.SGDSAA, AVERAGED.grounds, linked, BATCH, RIVALS, samples_a_row=TRAINING_DRAWS),
-    "virtual-samples": Stochastic(baselines.VirtualSamples, DRAWN.grounds, linked, BATCH, RIVALS),
-    "centred-sgd": Stochastic(solvers.CentredEmbeddingSGD, CENTRED.grounds, unlinked, BATCH, EMBEDDING),
-    "preconditioned-sgd": Stochastic(preconditioned, PLACED.grounds, linked, BATCH, WHITENED),
+    "embedding-sgd": Stochastic(solvers.EmbeddingSGD, DRAWN.setups, linked, BATCH, EMBEDDING),
+    "sgd-saa": Stochastic(baselines.SGDSAA, AVERAGED.setups, linked, BATCH, RIVALS, samples_a_row=TRAINING_DRAWS),
+    "virtual-samples": Stochastic(baselines.VirtualSamples, DRAWN.setups, linked, BATCH, RIVALS),
+    "centred-sgd": Stochastic(solvers.CentredEmbeddingSGD, CENTRED.setups, unlinked, BATCH, EMBEDDING),
+    "preconditioned-sgd": Stochastic(preconditioned, PLACED.setups, linked, BATCH, WHITENED),
     "closed-form": ClosedForm(),
     "self-tuned": SelfTuned(),
 }

@@ -67,7 +67,7 @@ class Method:
     std: list[float]
     final: list[float]
     seconds: list[float]
-    beside: dict[str, list[float]] = field(default_factory=dict)  # other figures of the end, by name
+    extras: dict[str, list[float]] = field(default_factory=dict)  # other figures of the end, by name
 
     @staticmethod
     def of(
@@ -76,7 +76,7 @@ class Method:
         curves: Sequence[Sequence[float]],
         seconds: list[float],
         *,
-        beside: dict[str, list[float]] | None = None,
+        extras: dict[str, list[float]] | None = None,
     ) -> Method:
         """The record of one curve for each trial, all over the same samples."""
         columns = list(zip(*curves, strict=True))
@@ -87,7 +87,7 @@ class Method:
             std=[_spread(column) for column in columns],
             final=[curve[-1] for curve in curves],
             seconds=seconds,
-            beside=beside or {},
+            extras=extras or {},
         )
 
 
@@ -127,7 +127,7 @@ def document(report: Report) -> dict[str, Any]:
             "std": _plain(method.std),
             "final": _plain(method.final),
             "seconds": _plain(method.seconds),
-            **({"beside": _plain(method.beside)} if method.beside else {}),
+            **({"beside": _plain(method.extras)} if method.extras else {}),
         }
         for name, method in report.methods.items()
     }

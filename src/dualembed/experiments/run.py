@@ -108,7 +108,9 @@ class Task:
         """The method's curve, and the seconds it took."""
         start = time.perf_counter()
         curve = contender.run(self.settings, self.seed, self.samples)
-        return {**asdict(curve), "seconds": time.perf_counter() - start}
+        seconds = time.perf_counter() - start
+        # Ledgers and results.json call the extras so: words that are written to files stay.
+        return {"samples": curve.samples, "values": curve.values, "beside": curve.extras, "seconds": seconds}
 
 
 def _report(
@@ -129,7 +131,7 @@ def _report(
             own[0].samples,
             [curve.values for curve in own],
             [entry["seconds"] for entry in entries[name]],
-            beside=_numbers(own),
+            extras=_numbers(own),
         )
         for name, own in traced.items()
     }
@@ -149,8 +151,8 @@ def _report(
 def _numbers(own: list[Curve]) -> dict[str, list[float]]:
     """The numbers beside the metric, one for each trial; what is no number is for the figure alone."""
     return {
-        name: [curve.beside[name] for curve in own]
-        for name, value in own[0].beside.items()
+        name: [curve.extras[name] for curve in own]
+        for name, value in own[0].extras.items()
         if isinstance(value, int | float)
     }
 
