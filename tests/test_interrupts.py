@@ -51,12 +51,12 @@ sys.modules[garnet.__name__] = garnet
 ENDLESS = """
 import os, time
 from pathlib import Path
-from dualembed.experiments.run import Task
+from dualembed.experiments.run import TrialTask
 def answer(self, contender):
     Path(__file__).with_name(f"at-work-{os.getpid()}").touch()
     while True:
         time.sleep(60)
-Task.answer = answer
+TrialTask.answer = answer
 """
 
 

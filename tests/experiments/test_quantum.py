@@ -148,18 +148,18 @@ def test_the_mean_kernels_regression_is_the_invariance_problems_own_solution() -
 def test_a_trial_tests_on_the_fold_of_its_seed_and_tuning_never_sees_fold_0(small: qm7.Molecules) -> None:
     folds = chemistry.some_molecules(12).folds
     for seed in range(5):
-        trial = chemistry.trial_of(seed, SAMPLES)
-        training, testing = trial.rows()
+        split = chemistry.split_of(seed, SAMPLES)
+        training, testing = split.rows()
         np.testing.assert_array_equal(testing, folds[seed])
         assert sorted([*training, *testing]) == list(range(60))
-    held = [chemistry.trial_of(seed, SAMPLES).rows() for seed in (1000, 1001)]
+    held = [chemistry.split_of(seed, SAMPLES).rows() for seed in (1000, 1001)]
     assert all(not set(folds[0]) & {*training, *testing} for training, testing in held)
     assert all(len(training) == 36 and not set(training) & set(testing) for training, testing in held)
     assert not set(held[0][1]) & set(held[1][1])
 
 
 def test_fewer_samples_take_fewer_molecules_of_each_fold(small: qm7.Molecules) -> None:
-    size = chemistry.trial_of(0, SAMPLES // 2).size
+    size = chemistry.split_of(0, SAMPLES // 2).size
     some = chemistry.some_molecules(size)
     assert some.folds.shape == (5, 6)
     for own, whole in zip(some.folds, small.folds, strict=True):
@@ -167,9 +167,9 @@ def test_fewer_samples_take_fewer_molecules_of_each_fold(small: qm7.Molecules) -
 
 
 def test_features_are_of_draws_then_sorted_matrices_and_tested_ones_are_means(small: qm7.Molecules) -> None:
-    trial = chemistry.trial_of(2, SAMPLES)
-    found = chemistry.features_of_draws(trial, lambda bandwidth, points: spaces.Basis(quantum.as_they_are), 1.0)
-    training, testing = trial.rows()
+    split = chemistry.split_of(2, SAMPLES)
+    found = chemistry.features_of_draws(split, lambda bandwidth, points: spaces.Basis(quantum.as_they_are), 1.0)
+    training, testing = split.rows()
     both = chemistry.draws_of(12, 30)
     np.testing.assert_array_equal(np.asarray(found.learnt[:480]).reshape(48, 10, 15), both[training, :10])
     column, row = np.tril_indices(5)
@@ -219,7 +219,7 @@ def test_a_sweep_judges_many_settings_as_single_runs_would(small: qm7.Molecules,
 
 
 def test_the_centred_moment_is_f_of_the_draw_less_y(small: qm7.Molecules) -> None:
-    sample = quantum.one_draw(chemistry.trial_of(0, SAMPLES)).columns
+    sample = quantum.one_draw(chemistry.split_of(0, SAMPLES)).columns
     terms, own = quantum.centred(sample), quantum.plain(sample)
     np.testing.assert_array_equal(terms.points[:, 1], own.points[:, 0])
     np.testing.assert_array_equal(terms.points[:, 0], terms.points[:, 2])
@@ -230,10 +230,10 @@ def test_the_centred_moment_is_f_of_the_draw_less_y(small: qm7.Molecules) -> Non
 
 
 def test_terms_are_those_of_the_invariance_problem_with_features_for_inputs(small: qm7.Molecules) -> None:
-    trial = chemistry.trial_of(0, SAMPLES)
-    source = quantum.all_draws(trial)
-    draws = chemistry.features_of_draws(trial, quantum.waves, 1.0).learnt
-    known = chemistry.features_of_molecules(trial, quantum.waves, 1.0)
+    split = chemistry.split_of(0, SAMPLES)
+    source = quantum.all_draws(split)
+    draws = chemistry.features_of_draws(split, quantum.waves, 1.0).learnt
+    known = chemistry.features_of_molecules(split, quantum.waves, 1.0)
     found = quantum.LookedUp(quantum.plain, draws, known)(source.columns)
     table = sources.Dataset(x=known, y=source.table["y"], z=draws[:480].reshape(48, 10, 64))
     wanted = problems.Invariance(table).terms(table.columns)

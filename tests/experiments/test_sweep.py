@@ -12,7 +12,7 @@ import pytest
 
 from dualembed.experiments import run as running
 from dualembed.experiments import sweep as sweeping
-from dualembed.experiments.experiment import ROUNDS, TUNING_SEEDS, Choice, Contender, Curve, Experiment, Round
+from dualembed.experiments.experiment import ROUNDS, TUNING_SEEDS, Candidates, Contender, Curve, Experiment, Round
 from dualembed.experiments.run import Ledger
 from dualembed.experiments.sweep import MANY, sweep, write_settings
 from dualembed.progress import track
@@ -183,8 +183,8 @@ def test_a_rough_look_is_not_served_for_a_careful_one() -> None:
 class Sized(Bowl):
     """A setting of its own for each of two sizes; the best rate is the size."""
 
-    def choices(self, samples: int) -> list[Choice]:
-        return [Choice([{"rate": rate} for rate in range(size + 3)], size, f"n = {size}") for size in (4, 6)]
+    def choices(self, samples: int) -> list[Candidates]:
+        return [Candidates([{"rate": rate} for rate in range(size + 3)], size, f"n = {size}") for size in (4, 6)]
 
     def run(self, settings: dict[str, Any], seed: int, samples: int) -> Curve:
         return Curve([samples], [abs(settings["rate"] - samples) + 0.5])
@@ -202,11 +202,11 @@ def test_parts_of_a_methods_settings_are_chosen_one_by_one_each_at_its_size() ->
 def test_as_many_processes_are_asked_for_as_there_are_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def working(experiment: Experiment, jobs: int) -> Any:
+    def worker_pool(experiment: Experiment, jobs: int) -> Any:
         asked.append(jobs)
-        return running.working(experiment, 1)
+        return running.worker_pool(experiment, 1)
 
-    monkeypatch.setattr(sweeping, "working", working)
+    monkeypatch.setattr(sweeping, "worker_pool", worker_pool)
     whole = Experiment("made up", "", "error", {}, {"bowl": Bowl(5)}, samples=SAMPLES, quick_samples=40)
     sweep(whole, quick=True, progress=track, ledger=Ledger(), jobs=3)
     assert asked == [3]

@@ -26,7 +26,7 @@ import numpy as np
 
 from dualembed import baselines, kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments.bellman import smoothed
-from dualembed.experiments.experiment import Axes, Choice, Contender, Curve, Experiment, Round, Settings
+from dualembed.experiments.experiment import Axes, Candidates, Contender, Curve, Experiment, Round, Settings
 from dualembed.experiments.report import FONT, Report
 from dualembed.saddle import Saddle
 from dualembed.selection import auto
@@ -182,9 +182,9 @@ class Sized(Contender):
         slope = np.polyfit(np.log(sizes), np.log(values), 1)[0] if np.all(np.isfinite(values)) else np.nan
         return Curve(sizes, values, {"slope": float(slope)})
 
-    def choices(self, samples: int) -> list[Choice]:
+    def choices(self, samples: int) -> list[Candidates]:
         """One for each size, where there is something to choose."""
-        sized = [Choice(self.candidates(size), size, str(size)) for size in self.sizes(samples)]
+        sized = [Candidates(self.candidates(size), size, str(size)) for size in self.sizes(samples)]
         return [choice for choice in sized if len(choice.candidates) > 1]
 
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:

@@ -51,7 +51,7 @@ class Curve:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
-class Choice(NamedTuple):
+class Candidates(NamedTuple):
     """One choice that a sweep makes for a method: of these candidates the best after so many samples.
 
     It makes up all of the method's settings, or, with a name, the part of them under that name.
@@ -73,9 +73,9 @@ class Contender(ABC):
         """Every setting that a sweep tries; by default there is nothing to choose."""
         return [{}]
 
-    def choices(self, samples: int) -> list[Choice]:
+    def choices(self, samples: int) -> list[Candidates]:
         """What a sweep chooses for a run of so many samples; by default one setting of the grid for the whole run."""
-        return [Choice(self.grid(), samples)]
+        return [Candidates(self.grid(), samples)]
 
     def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
         """The candidates, those together that are cheaper to compute together; by default each by itself."""

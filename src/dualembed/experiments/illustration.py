@@ -61,7 +61,7 @@ class Truth(eqx.Module):
         return jnp.cos(x[..., None] * self.frequencies + self.phases) @ (self.amplitudes * kept)
 
 
-class Sampler(eqx.Module):
+class NoisySampler(eqx.Module):
     """Draws one (x, y, z)."""
 
     truth: Truth
@@ -95,7 +95,7 @@ class World(eqx.Module):
 
     def rows(self, samples: int) -> problems.Invariance:
         """The problem on a data set of that many samples."""
-        columns = sources.Simulator(Sampler(self.truth)).pilot(self.run_key, samples)
+        columns = sources.Simulator(NoisySampler(self.truth)).pilot(self.run_key, samples)
         return problems.Invariance(sources.Dataset(**columns))
 
     def curve(self, function: spaces.Function, samples: int) -> Curve:
@@ -128,7 +128,7 @@ class EmbeddingSGD(Contender):
             return np.asarray(primal(GRID)), np.asarray(dual(context, world.observed))
 
         primal, dual = (spaces.RKHS(kernel) for kernel in _kernels(settings))
-        saddle = Saddle(problems.Invariance(sources.Simulator(Sampler(world.truth))), primal, dual)
+        saddle = Saddle(problems.Invariance(sources.Simulator(NoisySampler(world.truth))), primal, dual)
         steps = samples // BATCH
         iterations = sorted({each * steps // ITERATIONS[-1] for each in ITERATIONS})
         result = solvers.solve(world.run_key, saddle, _solver(settings, steps), solvers.Probe(look, at=iterations))

@@ -146,7 +146,7 @@ def ridge_errors(
     return predicted - energy[testing]
 
 
-class Trial(NamedTuple):
+class Split(NamedTuple):
     """So many molecules of each fold, the fold that is tested on, and a fold, if any, that is left out."""
 
     size: int
@@ -165,10 +165,10 @@ class Trial(NamedTuple):
         return np.concatenate([folds[fold] for fold in self.learnt]), folds[self.tested]
 
 
-def trial_of(seed: int, samples: int) -> Trial:
-    """The trial of a seed: every fold in its turn; that of a sweep's seed is inside fold 0's training set."""
+def split_of(seed: int, samples: int) -> Split:
+    """The split of a seed: every fold in its turn; that of a sweep's seed is inside fold 0's training set."""
     size = _size(samples)
-    return Trial(size, 1 + seed % (FOLDS - 1), hidden=0) if seed in TUNING_SEEDS else Trial(size, seed % FOLDS)
+    return Split(size, 1 + seed % (FOLDS - 1), hidden=0) if seed in TUNING_SEEDS else Split(size, seed % FOLDS)
 
 
 def _size(samples: int) -> int:
@@ -218,29 +218,29 @@ def landmarks(bandwidth: float, points: np.ndarray) -> LinearSpace:
 
 
 @lru_cache(maxsize=3)
-def features_of_draws(trial: Trial, space: Space, bandwidth: float) -> Features:
+def features_of_draws(split: Split, space: Space, bandwidth: float) -> Features:
     """Features of the n·10 draws to learn from and then of the n sorted matrices; and what to test on."""
-    training, testing = trial.rows()
-    both = draws_of(trial.size, TRAINING_DRAWS + TESTING_DRAWS)
+    training, testing = split.rows()
+    both = draws_of(split.size, TRAINING_DRAWS + TESTING_DRAWS)
     width = both.shape[2]
     drawn = both[training, :TRAINING_DRAWS].reshape(-1, width)
     function = _features(space, bandwidth, drawn, seed=0)
-    learnt = _computed(function, np.concatenate([drawn, _sorted(trial)]))
+    learnt = _computed(function, np.concatenate([drawn, _sorted(split)]))
     tested = _computed(function, both[testing, TRAINING_DRAWS:].reshape(-1, width))
     means = tested.reshape(len(testing), TESTING_DRAWS, -1).mean(axis=1)
     return Features(jnp.asarray(learnt), jnp.asarray(means))
 
 
 @lru_cache(maxsize=3)
-def features_of_molecules(trial: Trial, space: Space, bandwidth: float) -> jax.Array:
+def features_of_molecules(split: Split, space: Space, bandwidth: float) -> jax.Array:
     """Features of the n sorted matrices, which name the molecules to the dual whatever the order of their atoms."""
-    points = _sorted(trial)
+    points = _sorted(split)
     return jnp.asarray(_computed(_features(space, bandwidth, points, seed=1), points))
 
 
-def _sorted(trial: Trial) -> np.ndarray:
-    chosen = some_molecules(trial.size)
-    return draw_matrices(chosen, 1, 0.0, 0)[trial.rows()[0], 0]
+def _sorted(split: Split) -> np.ndarray:
+    chosen = some_molecules(split.size)
+    return draw_matrices(chosen, 1, 0.0, 0)[split.rows()[0], 0]
 
 
 def _features(space: Space, bandwidth: float, points: np.ndarray, *, seed: int) -> FeatureMap:
@@ -268,10 +268,10 @@ class Energies(NamedTuple):
     testing: np.ndarray
 
     @staticmethod
-    def of(trial: Trial) -> Energies:
-        """Those of a trial, in kcal/mol."""
-        energy = some_molecules(trial.size).energy
-        return Energies(*(energy[rows] for rows in trial.rows()))
+    def of(split: Split) -> Energies:
+        """Those of a split, in kcal/mol."""
+        energy = some_molecules(split.size).energy
+        return Energies(*(energy[rows] for rows in split.rows()))
 
     def standard(self) -> np.ndarray:
         """Training energies of mean 0 and deviation 1."""

@@ -39,7 +39,7 @@ from dualembed.experiments.molecules import (
     TRAINING_DRAWS,
     Energies,
     Space,
-    Trial,
+    Split,
     both_errors,
     features_of_draws,
     features_of_molecules,
@@ -47,7 +47,7 @@ from dualembed.experiments.molecules import (
     landmarks,
     ridge_errors,
     some_molecules,
-    trial_of,
+    split_of,
     waves,
 )
 from dualembed.problems.base import Problem, Terms
@@ -82,17 +82,17 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def one_draw(trial: Trial) -> sources.Dataset:
+def one_draw(split: Split) -> sources.Dataset:
     """Samples (x, y, z), each with one draw z of its molecule x, and the number s of its sorted matrix."""
-    y = Energies.of(trial).standard()
+    y = Energies.of(split).standard()
     molecule = np.repeat(np.arange(len(y)), TRAINING_DRAWS)
     draw = np.arange(len(molecule))
     return sources.Dataset(x=molecule, y=y[molecule], z=draw[:, None], s=len(draw) + molecule)
 
 
-def all_draws(trial: Trial) -> sources.Dataset:
+def all_draws(split: Split) -> sources.Dataset:
     """Samples (x, y, z_1..z_10), each with all draws of its molecule."""
-    y = Energies.of(trial).standard()
+    y = Energies.of(split).standard()
     draws = np.arange(len(y) * TRAINING_DRAWS).reshape(len(y), TRAINING_DRAWS)
     return sources.Dataset(x=np.arange(len(y)), y=y, z=draws)
 
@@ -139,21 +139,21 @@ def as_they_are(features: Any) -> Any:
 class Inputs:
     """What a stochastic method learns from: samples in numbers, their terms, and the space whose features they get."""
 
-    source: Callable[[Trial], sources.Dataset]
+    source: Callable[[Split], sources.Dataset]
     terms: Callable[[Sample], Terms]
     space: Space
 
     def setups(self, settings: Settings) -> Setups:
         """Trials with features of the settings' bandwidths."""
-        return lambda seed, samples: self.setup(settings, trial_of(seed, samples))
+        return lambda seed, samples: self.setup(settings, split_of(seed, samples))
 
-    def setup(self, settings: Settings, trial: Trial) -> Setup:
-        """The trial's molecules, and the mean absolute error of the energies."""
-        draws, tested = features_of_draws(trial, self.space, settings["bandwidth"])
-        known = features_of_molecules(trial, self.space, settings.get("dual bandwidth", settings["bandwidth"]))
-        energies = Energies.of(trial)
+    def setup(self, settings: Settings, split: Split) -> Setup:
+        """The split's molecules, and the mean absolute error of the energies."""
+        draws, tested = features_of_draws(split, self.space, settings["bandwidth"])
+        known = features_of_molecules(split, self.space, settings.get("dual bandwidth", settings["bandwidth"]))
+        energies = Energies.of(split)
         return Setup(
-            problems.Moment(self.source(trial), LookedUp(self.terms, draws, known)),
+            problems.Moment(self.source(split), LookedUp(self.terms, draws, known)),
             lambda function: energies.errors(function(tested))[0],
             lambda function: {"RMSE": energies.errors(function(tested))[1]},
         )
@@ -181,10 +181,10 @@ class ClosedForm(Contender):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The error after learning from a share of the molecules and from all of them."""
-        trial = trial_of(seed, samples)
-        curve = curve_of_shares(trial, settings)
-        fewer = grams(trial.size, TRAINING_DRAWS, (settings["bandwidth"],))[0]
-        absolute, _ = fitted(trial, fewer, settings["penalty"])
+        split = split_of(seed, samples)
+        curve = curve_of_shares(split, settings)
+        fewer = grams(split.size, TRAINING_DRAWS, (settings["bandwidth"],))[0]
+        absolute, _ = fitted(split, fewer, settings["penalty"])
         curve.extras[f"MAE with {TRAINING_DRAWS} draws"] = absolute
         return curve
 
@@ -194,8 +194,8 @@ class ClosedForm(Contender):
 
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The error of a fit to the whole training set, for each setting."""
-        trial = trial_of(seed, samples)
-        return [fitted(trial, _gram(trial, each), each["penalty"])[0] for each in candidates]
+        split = split_of(seed, samples)
+        return [fitted(split, _gram(split, each), each["penalty"])[0] for each in candidates]
 
 
 @dataclass(frozen=True)
@@ -207,32 +207,32 @@ class SelfTuned(Contender):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The error after learning from a share of the molecules and from all of them, with what was chosen for all."""
-        trial = trial_of(seed, samples)
-        held = Trial(trial.size, trial.learnt[0], hidden=trial.tested)
+        split = split_of(seed, samples)
+        held = Split(split.size, split.learnt[0], hidden=split.tested)
         candidates = ClosedForm().grid()
         scores = [fitted(held, _gram(held, each), each["penalty"])[0] for each in candidates]
         chosen = candidates[int(np.argmin(scores))]
-        curve = curve_of_shares(trial, chosen)
+        curve = curve_of_shares(split, chosen)
         curve.extras.update(chosen)
         return curve
 
 
-def _gram(trial: Trial, settings: Settings) -> np.ndarray:
-    return grams(trial.size, DRAWS, BANDWIDTHS)[BANDWIDTHS.index(settings["bandwidth"])]
+def _gram(split: Split, settings: Settings) -> np.ndarray:
+    return grams(split.size, DRAWS, BANDWIDTHS)[BANDWIDTHS.index(settings["bandwidth"])]
 
 
-def curve_of_shares(trial: Trial, settings: Settings) -> Curve:
+def curve_of_shares(split: Split, settings: Settings) -> Curve:
     """Errors over draws seen, as ever more of the training set is learnt from."""
-    gram = _gram(trial, settings)
-    pairs = [fitted(trial, gram, settings["penalty"], every=every) for every in SHARES]
-    samples = [len(trial.rows()[0][::every]) * DRAWS for every in SHARES]
+    gram = _gram(split, settings)
+    pairs = [fitted(split, gram, settings["penalty"], every=every) for every in SHARES]
+    samples = [len(split.rows()[0][::every]) * DRAWS for every in SHARES]
     return Curve(samples, [absolute for absolute, _ in pairs], {"RMSE": pairs[-1][1]})
 
 
-def fitted(trial: Trial, gram: np.ndarray, penalty: float, *, every: int = 1) -> tuple[float, float]:
+def fitted(split: Split, gram: np.ndarray, penalty: float, *, every: int = 1) -> tuple[float, float]:
     """Both errors on the tested fold of a fit to every `every`-th molecule of the others."""
-    training, testing = trial.rows()
-    energy = some_molecules(trial.size).energy
+    training, testing = split.rows()
+    energy = some_molecules(split.size).energy
     return both_errors(ridge_errors(gram, energy, training[::every], testing=testing, penalty=penalty))
 
 

@@ -55,12 +55,12 @@ def run(
     samples = experiment.quick_samples if quick else experiment.samples
     _check_known(experiment, settings, samples)
     tasks = [
-        Task(experiment.name, name, settings[name], experiment.settings, seed + number, samples, __version__)
+        TrialTask(experiment.name, name, settings[name], experiment.settings, seed + number, samples, __version__)
         for number in range(trials)
         for name in experiment.contenders
     ]
     left = [task for task in tasks if ledger.recall(asdict(task)) is None]
-    with progress(len(tasks), experiment.name) as bar, working(experiment, jobs) as answers:
+    with progress(len(tasks), experiment.name) as bar, worker_pool(experiment, jobs) as answers:
         bar.advance(to=len(tasks) - len(left))
         for task, entry in answers(left):
             ledger.remember(asdict(task), entry)
@@ -93,7 +93,7 @@ def _check_seeds(seed: int, trials: int) -> None:
 
 
 @dataclass(frozen=True)
-class Task:
+class TrialTask:
     """One method on one trial."""
 
     experiment: str
@@ -230,7 +230,7 @@ Answers = Callable[[Sequence[SomeWork]], Iterator[tuple[SomeWork, Any]]]
 
 
 @contextmanager
-def working(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
+def worker_pool(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
     """A function from work to its answers as they come, with so many processes while the block lasts.
 
     Other processes know an experiment by its name only: one without a name is worked on in this one.
@@ -262,7 +262,7 @@ def working(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
 
 
 def _answers(crew: list[ProcessPoolExecutor], tasks: Sequence[SomeWork]) -> Iterator[tuple[SomeWork, Any]]:
-    waiting = Waiting(tasks)
+    queue = TaskQueue(tasks)
     busy: dict[Future[Any], tuple[ProcessPoolExecutor, SomeWork]] = {}
 
     def hand(worker: ProcessPoolExecutor, task: SomeWork | None) -> None:
@@ -271,17 +271,17 @@ def _answers(crew: list[ProcessPoolExecutor], tasks: Sequence[SomeWork]) -> Iter
 
     with _interrupts_held_back():  # Ctrl-C is for this process to handle
         for worker in crew:
-            hand(worker, waiting.next())
+            hand(worker, queue.next())
     while busy:
         done, _ = wait(busy, return_when=FIRST_COMPLETED)
         for future in done:
             worker, task = busy.pop(future)
             answer = future.result()
-            hand(worker, waiting.next(after=task))
+            hand(worker, queue.next(after=task))
             yield task, answer
 
 
-class Waiting(Generic[SomeWork]):
+class TaskQueue(Generic[SomeWork]):
     """Work that nobody has begun. Who has compiled a method goes on with it, while the others take other methods."""
 
     def __init__(self, tasks: Sequence[SomeWork]) -> None:

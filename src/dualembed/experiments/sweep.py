@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dualembed import __version__
-from dualembed.experiments.experiment import TUNING_SEEDS, Choice, Contender, Experiment, Round, Settings
-from dualembed.experiments.run import Answers, Ledger, working
+from dualembed.experiments.experiment import TUNING_SEEDS, Candidates, Contender, Experiment, Round, Settings
+from dualembed.experiments.run import Answers, Ledger, worker_pool
 from dualembed.files import write_atomically
 from dualembed.progress import Track
 
@@ -31,20 +31,20 @@ def sweep(experiment: Experiment, *, quick: bool, progress: Track, ledger: Ledge
     """
     samples = experiment.quick_samples if quick else experiment.samples
     rounds = QUICK_ROUNDS if quick else experiment.rounds
-    heats = [
-        Heat(name, choice, choice.candidates)
+    races = [
+        Race(name, choice, choice.candidates)
         for name, contender in experiment.contenders.items()
         for choice in contender.choices(samples)
     ]
-    with working(experiment, jobs) as answers:
+    with worker_pool(experiment, jobs) as answers:
         for number, this in enumerate(rounds, start=1):
-            running = [heat for heat in heats if len(heat.left) > 1]
+            running = [race for race in races if len(race.left) > 1]
             label = f"sweep of {experiment.name}, round {number} of {len(rounds)}"
-            tasks = _tasks(experiment, running, this, ledger)
+            tasks = _open_tasks(experiment, running, this, ledger)
             _compute(tasks, answers, ledger, progress=progress, label=label)
-            for heat in running:
-                heat.end(this, _errors(experiment, heat, this, ledger))
-    return {"chosen": _chosen(experiment, heats), "sweep": _record(experiment, heats, rounds, samples)}
+            for race in running:
+                race.end(this, _errors(experiment, race, this, ledger))
+    return {"chosen": _chosen(experiment, races), "sweep": _record(experiment, races, rounds, samples)}
 
 
 def write_settings(found: dict[str, Any], folder: Path) -> Path:
@@ -55,11 +55,11 @@ def write_settings(found: dict[str, Any], folder: Path) -> Path:
 
 
 @dataclass
-class Heat:
+class Race:
     """A choice that is being made for a method: the candidates that are left, and the best one's metric so far."""
 
     method: str
-    choice: Choice
+    choice: Candidates
     left: list[Settings]
     metric: float | None = None
 
@@ -75,7 +75,7 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Tries:
+class SweepTask:
     """Some settings of a method, on one of the trials that settings are chosen on."""
 
     experiment: str
@@ -102,29 +102,31 @@ class Tries:
         return [{**asked, "settings": settings} for settings in self.candidates]
 
 
-def _tries(experiment: Experiment, heat: Heat, this: Round) -> list[Tries]:
+def _all_tasks(experiment: Experiment, race: Race, this: Round) -> list[SweepTask]:
     """All that a round asks of a method, trial by trial."""
     fixed = hashlib.sha256(json.dumps(experiment.settings, sort_keys=True).encode()).hexdigest()[:16]
-    rough = len(heat.left) > MANY
+    rough = len(race.left) > MANY
     return [
-        Tries(experiment.name, heat.method, fixed, seed, heat.samples(this), rough, heat.left)
+        SweepTask(experiment.name, race.method, fixed, seed, race.samples(this), rough, race.left)
         for seed in TUNING_SEEDS[: this.trials]
     ]
 
 
-def _tasks(experiment: Experiment, heats: list[Heat], this: Round, ledger: Ledger) -> list[Tries]:
+def _open_tasks(experiment: Experiment, races: list[Race], this: Round, ledger: Ledger) -> list[SweepTask]:
     """What the ledger does not know of a round, in the batches that the methods want."""
     tasks = []
-    for heat in heats:
-        for tries in _tries(experiment, heat, this):
-            asked = zip(tries.candidates, tries.questions(), strict=True)
+    for race in races:
+        for task in _all_tasks(experiment, race, this):
+            asked = zip(task.candidates, task.questions(), strict=True)
             unknown = [settings for settings, question in asked if ledger.recall(question) is None]
-            batches = experiment.contenders[heat.method].batches(unknown) if unknown else []
-            tasks += [replace(tries, candidates=batch) for batch in batches]
+            batches = experiment.contenders[race.method].batches(unknown) if unknown else []
+            tasks += [replace(task, candidates=batch) for batch in batches]
     return tasks
 
 
-def _compute(tasks: list[Tries], answers: Answers[Tries], ledger: Ledger, *, progress: Track, label: str) -> None:
+def _compute(
+    tasks: list[SweepTask], answers: Answers[SweepTask], ledger: Ledger, *, progress: Track, label: str
+) -> None:
     """Let the ledger know the answers."""
     with progress(len(tasks), label) as bar:
         for task, errors in answers(tasks):
@@ -132,22 +134,22 @@ def _compute(tasks: list[Tries], answers: Answers[Tries], ledger: Ledger, *, pro
             bar.advance(to=bar.step + 1)
 
 
-def _errors(experiment: Experiment, heat: Heat, this: Round, ledger: Ledger) -> list[float]:
+def _errors(experiment: Experiment, race: Race, this: Round, ledger: Ledger) -> list[float]:
     """The mean final metric of every candidate that is left over the round's trials, all known to the ledger."""
-    trials = [list(map(ledger.recall, tries.questions())) for tries in _tries(experiment, heat, this)]
+    trials = [list(map(ledger.recall, task.questions())) for task in _all_tasks(experiment, race, this)]
     # A run that ended in NaN is as bad as one that diverged.
     return [sum(math.inf if math.isnan(one) else one for one in own) / len(own) for own in zip(*trials, strict=True)]
 
 
-def _chosen(experiment: Experiment, heats: list[Heat]) -> dict[str, Settings]:
+def _chosen(experiment: Experiment, races: list[Race]) -> dict[str, Settings]:
     chosen: dict[str, Settings] = {name: {} for name in experiment.contenders}
-    for heat in heats:
-        best = heat.left[0]
-        chosen[heat.method] |= best if heat.choice.name is None else {heat.choice.name: best}
+    for race in races:
+        best = race.left[0]
+        chosen[race.method] |= best if race.choice.name is None else {race.choice.name: best}
     return chosen
 
 
-def _record(experiment: Experiment, heats: list[Heat], rounds: tuple[Round, ...], samples: int) -> dict[str, Any]:
+def _record(experiment: Experiment, races: list[Race], rounds: tuple[Round, ...], samples: int) -> dict[str, Any]:
     return {
         "rounds": [
             {"samples": round(this.share * samples), "trials": this.trials, "settings kept": this.kept}
@@ -155,15 +157,15 @@ def _record(experiment: Experiment, heats: list[Heat], rounds: tuple[Round, ...]
         ],
         "first seed": TUNING_SEEDS.start,
         "version": __version__,
-        "methods": {name: _note([heat for heat in heats if heat.method == name]) for name in experiment.contenders},
+        "methods": {name: _note([race for race in races if race.method == name]) for name in experiment.contenders},
     }
 
 
-def _note(heats: list[Heat]) -> dict[str, Any]:
+def _note(races: list[Race]) -> dict[str, Any]:
     """What there is to say of a method's choices; the metric of each by its name, where it has one."""
-    made = [heat for heat in heats if len(heat.choice.candidates) > 1]
+    made = [race for race in races if len(race.choice.candidates) > 1]
     if not made:
         return {"note": "nothing to choose from"}
-    metrics = {heat.choice.name: heat.metric for heat in made}
-    tried = sum(len(heat.choice.candidates) for heat in made)
+    metrics = {race.choice.name: race.metric for race in made}
+    tried = sum(len(race.choice.candidates) for race in made)
     return {"settings tried": tried, "metric": metrics.get(None, metrics)}
