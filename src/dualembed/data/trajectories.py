@@ -1,9 +1,9 @@
 """From consecutive transitions to what several steps say: multi-step transitions and windows for λ-returns.
 
-Columns are arrays in the order of time with an `episode` label for each row. A row is followed by the next
-one if that has the same label and the row is neither terminated (nothing follows) nor truncated (a time limit: the
-bootstrap counts); the state there must then be the row's next state. What problems on transitions
-check at the entrance, each with one clear sentence, is here too.
+Columns are arrays in the order of time with an `episode` label for each row. A row is followed by the next one if that
+has the same label and the row is neither terminated (nothing follows) nor truncated (a time limit: the bootstrap
+counts); the state there must then be the row's next state. What problems on transitions check at the entrance, each
+with one clear sentence, is here too.
 """
 
 from __future__ import annotations
