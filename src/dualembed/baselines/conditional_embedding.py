@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.links import Legendre
 from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction

@@ -10,7 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.baselines.sample_average import primal_features
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.linear.sums import gather
 from dualembed.links import Direct
 from dualembed.problems.base import iter_terms

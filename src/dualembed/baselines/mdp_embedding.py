@@ -20,7 +20,7 @@ import numpy as np
 from dualembed import checks, compilation
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Kernel
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.problems import PolicyEvaluation

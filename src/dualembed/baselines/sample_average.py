@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.linear.moments import pseudo_inverse
 from dualembed.linear.sums import gather_moments
 from dualembed.links import Direct

@@ -12,7 +12,7 @@ from dualembed.embeddings.samples import MeanEmbedding
 from dualembed.embeddings.smoothers import LeaveOneOut, Smoother, exact, low_rank
 from dualembed.embeddings.values import Values, check_equal, importance_of, numbers_of, rows_of, values_of
 from dualembed.kernels import Kernel
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.spaces.base import Function
 from dualembed.spaces.linear import LinearSpace
 
