@@ -26,7 +26,7 @@ ROWS = [
     {"solvers"},
     {"saddle", "linear", "trajectories"},
     {"problems", "spaces", "data"},
-    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry", "policies", "propensities"},
+    {"losses", "links", "kernels", "sources", "samplers", "schedules", "policies", "propensities"},
     {"checks", "estimates", "progress", "files", "compilation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.

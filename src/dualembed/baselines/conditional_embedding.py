@@ -18,8 +18,8 @@ from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction
 from dualembed.solvers.base import EarlyStopWarning, Pair, Result
 from dualembed.solvers.newton import check_smooth
-from dualembed.spaces.base import FeatureMap, Layout
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.nystrom import Nystrom, whitened
 

@@ -15,8 +15,7 @@ from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.solvers.closed_form import check, feature_maps, number
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
+from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 

@@ -28,8 +28,8 @@ from dualembed.saddle import DualFunction
 from dualembed.schedules import OffsetLinear, Schedule
 from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace
 from dualembed.sources import Dataset
-from dualembed.spaces.base import FeatureMap, Function, Layout, Regulariser
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.base import Function, Layout, Regulariser
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace, running_average
 from dualembed.spaces.rkhs import KernelFunction
 

@@ -19,9 +19,9 @@ from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.solvers.closed_form import check_penalties, number
 from dualembed.solvers.newton import check_smooth
-from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.base import Layout
 from dualembed.spaces.basis import BasisMap
-from dualembed.spaces.features import moment_features, to_numpy
+from dualembed.spaces.features import FeatureMap, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 HALVINGS = 40  # of a step, until it is given up

@@ -16,7 +16,7 @@ from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.saddle import DualFunction
 from dualembed.solvers.base import Pair, Result
-from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearFunction
 
 

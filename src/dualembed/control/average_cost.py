@@ -17,8 +17,8 @@ from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result, solve
 from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number
 from dualembed.sources import Sample
-from dualembed.spaces.base import FeatureMap, Function
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.base import Function
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 
 VANISHING = 1e-8  # of the largest: the root of what rounding leaves, since normal equations square it
 

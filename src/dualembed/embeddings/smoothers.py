@@ -12,8 +12,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from dualembed import checks
 from dualembed.embeddings.values import TILE, kernel_of
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
-from dualembed.spaces.base import FeatureMap, Function, Layout
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.base import Function, Layout
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace
 from dualembed.spaces.nystrom import whitened
 from dualembed.spaces.rkhs import KernelFunction

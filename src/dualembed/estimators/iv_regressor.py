@@ -23,7 +23,7 @@ from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
 from dualembed.selection import Consistency
 from dualembed.sources import Dataset
-from dualembed.spaces.affine import AffineMap
+from dualembed.spaces.basis import AffineMap
 
 
 class IVRegressor(RegressorMixin, Effects):

@@ -17,7 +17,8 @@ from dualembed.linear.sums import Sums, gather_moments
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
-from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap
 
 
 class ClosedForm(Solver):

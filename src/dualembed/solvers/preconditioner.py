@@ -12,9 +12,9 @@ import numpy as np
 from dualembed import checks
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
-from dualembed.spaces.base import FeatureMap, Layout
-from dualembed.spaces.linear import LinearSpace
-from dualembed.spaces.preconditioned import Preconditioned
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap
+from dualembed.spaces.linear import LinearSpace, Preconditioned
 
 
 class Preconditioner(eqx.Module):

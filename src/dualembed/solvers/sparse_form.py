@@ -15,8 +15,7 @@ from dualembed.problems.base import Problem, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.solvers.closed_form import check, feature_maps, number
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import to_numpy
+from dualembed.spaces.features import FeatureMap, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 CONDITION = 1e14  # of a scaled system, from which on its solution would be made of rounding errors

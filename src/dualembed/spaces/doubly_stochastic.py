@@ -11,10 +11,10 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser, Trail
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.fourier import WaveMap, frequencies
 from dualembed.spaces.nystrom import whitened
-from dualembed.spaces.trail import Trail
 
 
 class DoublyStochastic(FunctionSpace):

@@ -12,7 +12,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearSpace
 
 

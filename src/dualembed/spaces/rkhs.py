@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser, Trail
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.nystrom import whitened
-from dualembed.spaces.trail import Trail
 
 FULL = 6000  # points up to which a closed form takes the whole RKHS on them
 

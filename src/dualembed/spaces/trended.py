@@ -11,7 +11,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import FeatureMap
 
 CUT = 1e-10  # eigenvalues of the landmarks' kernel below this share of the largest are left out
 
