@@ -10,7 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, require
+from dualembed.problems.base import Problem, Terms, columns_of, library, optional, require, states_of
 from dualembed.problems.transitions import (
     check_discount,
     check_endings,
@@ -18,8 +18,6 @@ from dualembed.problems.transitions import (
     check_names,
     check_not_negative,
     check_vectors,
-    optional,
-    states_of,
 )
 from dualembed.sources import Dataset, Sample, Source
 

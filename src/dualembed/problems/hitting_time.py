@@ -11,8 +11,8 @@ import numpy as np
 from dualembed import checks
 from dualembed.losses import Loss, Square
 from dualembed.policies import numbers, state_rows
-from dualembed.problems.base import Problem, Terms, columns_of, library
-from dualembed.problems.transitions import check_marks, check_not_negative, check_vectors, optional, states_of
+from dualembed.problems.base import Problem, Terms, columns_of, library, optional, states_of
+from dualembed.problems.transitions import check_marks, check_not_negative, check_vectors
 from dualembed.sources import Dataset, Sample, Source
 
 Target = Callable[[np.ndarray], Any]

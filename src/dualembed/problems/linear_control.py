@@ -15,8 +15,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, library
-from dualembed.problems.transitions import check_marks, check_vectors, states_of
+from dualembed.problems.base import Problem, Terms, library, states_of
+from dualembed.problems.transitions import check_marks, check_vectors
 from dualembed.sources import Dataset, Sample, Source
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from tests.hitting_times import EXACT, TABLE, committor, hitting, relative_error, solved
+from tests.problems.hitting_times import EXACT, TABLE, committor, hitting, relative_error, solved
 
 import dualembed as de
 from dualembed import problems, schedules, solvers, sources, spaces

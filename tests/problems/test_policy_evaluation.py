@@ -1,4 +1,4 @@
-"""Policy evaluation and instrumental variables as terms: by hand, and against chains solved by linear algebra."""
+"""Policy evaluation as terms: by hand, and against chains solved by linear algebra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import losses, problems, sources
+from dualembed import problems, sources
 
 STATES, DISCOUNT = 5, 0.9
 
@@ -156,26 +156,6 @@ def test_missing_columns_and_unlike_states_are_named() -> None:
         problems.PolicyEvaluation(unlike, 0.5)
     with pytest.raises(de.InputError, match="source must be a Source"):
         problems.PolicyEvaluation({"state": [1.0]}, 0.5)  # type: ignore[arg-type]
-
-
-def test_instruments_are_the_context_and_the_outcome_joins_them_unless_the_loss_is_square() -> None:
-    source = sources.Dataset(x=[[1.0, 5.0], [2.0, 6.0]], y=[1.0, -1.0], z=[[3.0, 5.0], [4.0, 6.0]])
-    terms = problems.InstrumentalVariables(source).terms(source.columns)
-    terms.check()
-    np.testing.assert_array_equal(terms.points, [[[1, 5]], [[2, 6]]])
-    np.testing.assert_array_equal(terms.weights, [[1], [1]])
-    np.testing.assert_array_equal(terms.offset, [0, 0])
-    np.testing.assert_array_equal(terms.context, [[3, 5], [4, 6]])
-    np.testing.assert_array_equal(terms.target, [1, -1])
-    other = problems.InstrumentalVariables(source, losses.Logistic()).terms(source.columns)
-    np.testing.assert_array_equal(other.context, [[3, 5, 1], [4, 6, -1]])
-
-
-def test_bad_instruments_are_refused_at_the_entrance() -> None:
-    with pytest.raises(de.InputError, match="z missing"):
-        problems.InstrumentalVariables(sources.Dataset(x=[1.0], y=[1.0]))
-    with pytest.raises(de.InputError, match="y must have shape"):
-        problems.InstrumentalVariables(sources.Dataset(x=[1.0], y=[[1.0]], z=[1.0]))
 
 
 def test_a_batch_without_an_ending_is_fine_where_the_data_set_has_one():

@@ -11,7 +11,7 @@ import numpy as np
 import dualembed as de
 from dualembed import problems, solvers, sources, spaces
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "markov"
+DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "markov"
 EXACT = {"closed form": solvers.ClosedForm(folds=1), "sparse form": solvers.SparseForm()}
 TABLE = spaces.Table()
 

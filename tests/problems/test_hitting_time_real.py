@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
-from tests.hitting_times import DATA, committor, hitting, solved
+from tests.problems.hitting_times import DATA, committor, hitting, solved
 
 import dualembed as de
 from dualembed import kernels, problems, solvers, sources, spaces

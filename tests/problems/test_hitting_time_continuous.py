@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from tests.hitting_times import committor, hitting, relative_error
+from tests.problems.hitting_times import committor, hitting, relative_error
 
 import dualembed as de
 from dualembed import kernels, solvers, spaces
