@@ -61,9 +61,8 @@ PARTS: dict[str, dict[str, str]] = {
     },
     "data": {"data.conditions": "Column Comparison Condition", "data.playing": "Move", "data.qm7": "Molecules"},
     "embeddings": {
-        "embeddings.conditional": "ConditionalEmbedding",
+        "embeddings.conditional": "ConditionalEmbedding FeatureSmoother KernelSmoother",
         "embeddings.samples": "JointEmbedding MeanEmbedding",
-        "embeddings.smoothers": "FeatureSmoother KernelSmoother",
     },
     "estimators": {
         "estimators.base": "Selection",
