@@ -68,7 +68,7 @@ def test_a_long_sample_is_embedded_in_tiles(monkeypatch: pytest.MonkeyPatch) -> 
     x = RNG.normal(size=50)
     joint = JointEmbedding(Gaussian(1.0), Gaussian(0.5), x, x**2)
     wanted = joint.x(x), joint.inner(joint)
-    monkeypatch.setattr(embeddings, "TILE", 7)
+    monkeypatch.setattr(embeddings.samples, "TILE", 7)
     np.testing.assert_allclose(joint.x(x), wanted[0], rtol=1e-13)
     np.testing.assert_allclose(joint.inner(joint), wanted[1], rtol=1e-13)
 
