@@ -9,7 +9,7 @@ import pytest
 
 from dualembed import checks, kernels, links, losses, problems, schedules, solvers, sources, spaces
 from dualembed.saddle import Saddle
-from dualembed.solvers.centred_sgd import known_part
+from dualembed.solvers.embedding_sgd import known_part
 from dualembed.solvers.stochastic import Seen
 
 DISCOUNT = 0.8
