@@ -38,20 +38,13 @@ ELEMENTWISE = ("abs", "arctan", "cos", "exp", "log1p", "maximum", "minimum", "si
 # old name stays here and RENAMED has the new one; when it is dropped, its word goes to GONE.
 PARTS: dict[str, dict[str, str]] = {
     "baselines": {
-        "baselines.compositional": "SCGD",
         "baselines.conditional_embedding": "ConditionalEmbeddingTwoStep",
-        "baselines.double_sampling": "DoubleSampling",
-        "baselines.gtd2": "GTD2",
-        "baselines.kernel_bellman": "KernelBellmanLoss",
-        "baselines.kernel_iv": "KernelIV",
-        "baselines.lstd": "LSTD",
+        "baselines.instrumental": "KernelIV Monomials TwoStageLeastSquares",
+        "baselines.least_squares": "BatchSAA KernelBellmanLoss LSTD",
         "baselines.mdp_embedding": "BellmanResidual FeatureCourse KernelCourse MDPKernelEmbedding "
         "MDPRandomFeatureEmbedding Prepared Run Transitions",
-        "baselines.residual_gradient": "ResidualGradient",
-        "baselines.sample_average": "BatchSAA",
-        "baselines.temporal_difference": "TD0 TDC",
-        "baselines.two_stage_least_squares": "Monomials TwoStageLeastSquares",
-        "baselines.virtual_samples": "VirtualSamples",
+        "baselines.residual_gradient": "DoubleSampling ResidualGradient SCGD VirtualSamples",
+        "baselines.temporal_difference": "GTD2 TD0 TDC",
     },
     "control": {
         "control.average_cost": "AverageCostSolution",

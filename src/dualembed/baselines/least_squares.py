@@ -1,4 +1,9 @@
-"""The sample average: the loss of each single sample's moment, minimised over the whole data."""
+"""Methods that solve for all the data at once: LSTD, the kernel Bellman loss, the sample average.
+
+Least-squares temporal differences are by Bradtke and Barto (1996); the kernel Bellman loss, all products of two
+samples' moments weighted by a kernel, is by Feng, Li and Liu (2019); the sample average minimises the loss of each
+single sample's moment.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +16,120 @@ import numpy as np
 from dualembed import checks
 from dualembed.kernels.base import check_single
 from dualembed.linear.moments import pseudo_inverse
-from dualembed.linear.sums import gather_moments
+from dualembed.linear.sums import gather, gather_moments
 from dualembed.links import Direct
 from dualembed.losses import Loss
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.solvers.closed_form import check_penalties, number
+from dualembed.solvers.closed_form import check, check_penalties, feature_maps, number
 from dualembed.solvers.newton import check_smooth
+from dualembed.sources import Sample
 from dualembed.spaces.base import Layout
 from dualembed.spaces.basis import BasisMap
-from dualembed.spaces.features import FeatureMap, moment_features, to_numpy
+from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 HALVINGS = 40  # of a step, until it is given up
+
+
+@final
+class LSTD(Solver):
+    """θ = (A + (ridge + λ1) I)⁻¹ b with A = E[φ(κ) gᵀ] and b = E[φ(κ) (y - offset)], φ the primal's features.
+
+    g = Σ_k w_k φ(p_k), so that for policy evaluation A = E[ρ φ(s) (φ(s) - γ φ(s'))ᵀ] and b = E[ρ φ(s) r]: the moment is
+    made orthogonal to φ itself, which is the fixed point of TD(0). It serves every problem whose context is its first
+    point, action values among them. `weighted` = False leaves the column `weight`, the importance weights, unused:
+    plain LSTD, which off-policy evaluates neither policy. There is no dual: the saddle's is left aside and the
+    result's is the zero function.
+
+    >>> import jax.numpy as jnp
+    >>> import dualembed as de
+    >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
+    >>> table = de.spaces.Basis(lambda s: jnp.concatenate([1 - s, s], axis=1))
+    >>> saddle = de.Saddle(de.problems.PolicyEvaluation(chain, 0.5), table, table)
+    >>> [round(float(value), 6) for value in de.solve(0, saddle, LSTD()).primal([0, 1])]
+    [1.0, 2.0]
+    """
+
+    ridge: float | jax.Array = eqx.field(default=0.0, converter=checks.real)
+    weighted: bool = eqx.field(default=True, static=True)
+
+    def __check_init__(self) -> None:
+        checks.not_negative("ridge", self.ridge)
+        check_single("ridge", self.ridge)
+        checks.instance("weighted", self.weighted, bool)
+
+    def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
+        """The solution on the whole finite data set, in float64; nothing is iterated, so that a probe sees nothing."""
+        check(saddle)
+        sample = self._sample(saddle)
+        for terms in iter_terms(saddle.problem, sample):
+            check_first_point("LSTD", terms)
+        features = primal_features(key, saddle)
+        rows = len(next(iter(saddle.problem.source.table.values())))  # type: ignore[attr-defined]  # by `check`
+        cross, target = gather(saddle.problem, features, np.zeros(rows, dtype=int), count=1, sample=sample).means()
+        ridge = (float(self.ridge) + number(saddle.primal_penalty)) * np.eye(features.size)
+        # Where A is singular the least weights are taken: features that never occur say nothing.
+        theta = np.linalg.lstsq(cross + ridge, target[:, 0], rcond=None)[0]
+        function = LinearFunction(features, theta)
+        nothing = DualFunction(LinearFunction(features, np.zeros(features.size)), Direct(), saddle.loss)
+        return Result(function, nothing, None, bool(np.all(np.isfinite(theta))), Pair(function, nothing), 1)
+
+    def _sample(self, saddle: Saddle) -> Sample | None:
+        """The samples, without their importance weights if these are not wanted."""
+        if self.weighted:
+            return None
+        table = saddle.problem.source.table  # type: ignore[attr-defined]  # a Dataset, by `check`
+        return {name: column for name, column in table.items() if name != "weight"}
+
+
+@final
+class KernelBellmanLoss(Solver):
+    """θ = argmin ½ mean_ij m_i k(κ_i, κ_j) m_j + λ1/2 |θ|², m = moment - y, k the kernel of the dual's space.
+
+    With k = φᵀφ, A = E[φgᵀ] and b = E[φ (y - offset)] it is θ = (AᵀA + λ1)⁻¹ Aᵀb over all pairs, the V-statistic. With
+    `unbiased` the pairs i = j are left out, the U-statistic: the same with AᵀA and Aᵀb replaced by
+
+        (n AᵀA - E[k(κ, κ) ggᵀ]) / (n - 1),   (n Aᵀb - E[k(κ, κ) g (y - offset)]) / (n - 1)
+
+    Exact for an RKHS dual of a few thousand rows, and of low rank with Nyström landmarks or random features. The loss
+    weighs the error E[m | κ] by the kernel, and so by how often a context occurs, where the dual embedding divides
+    that out: with indicators for φ it minimises Σ_κ p(κ)² E[m | κ]² instead of Σ_κ p(κ) E[m | κ]². The saddle's dual
+    penalty plays no part. The dual is the witness mean_i m_i k(κ_i, ·).
+
+    >>> import jax.numpy as jnp
+    >>> import dualembed as de
+    >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
+    >>> table = de.spaces.Basis(lambda s: jnp.concatenate([1 - s, s], axis=1))
+    >>> saddle = de.Saddle(de.problems.PolicyEvaluation(chain, 0.5), table, table)
+    >>> [round(float(value), 6) for value in de.solve(0, saddle, KernelBellmanLoss()).primal([0, 1])]
+    [1.0, 2.0]
+    """
+
+    unbiased: bool = eqx.field(default=False, static=True)
+
+    def __check_init__(self) -> None:
+        checks.instance("unbiased", self.unbiased, bool)
+
+    def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
+        """The minimiser on the whole finite data set, in float64; a probe sees nothing."""
+        check(saddle)
+        primal, dual = feature_maps(key, saddle)
+        sums = gather_moments(saddle.problem, primal, dual)
+        rows, cross, target = sums.rows, sums.means()[0], sums.means()[1][:, 0]
+        normal, right = cross.T @ cross, cross.T @ target
+        if self.unbiased:
+            if rows < 2:
+                raise checks.InputError("the unbiased kernel Bellman loss needs pairs of rows, and there is only 1 row")
+            own_normal, own_right = diagonal(saddle, primal, dual)
+            normal = (rows * normal - own_normal) / (rows - 1)
+            right = (rows * right - own_right) / (rows - 1)
+        values, vectors = np.linalg.eigh(normal)
+        theta = vectors @ (pseudo_inverse(values, number(saddle.primal_penalty)) * (vectors.T @ right))
+        function = LinearFunction(primal, theta)
+        witness = saddle.dual_function(LinearFunction(dual, cross @ theta - target))
+        return Result(function, witness, None, bool(np.all(np.isfinite(theta))), Pair(function, witness), 1)
 
 
 @final
@@ -86,6 +191,33 @@ class BatchSAA(Solver):
 
 BRM = BatchSAA
 """Bellman residual minimisation: the sample average of a problem of reinforcement learning."""
+
+
+def check_first_point(method: str, terms: Any) -> None:
+    """Raise one clear sentence unless the context of every row is its first point."""
+    if checks.traced(terms):
+        return
+    first, context = np.asarray(terms.points[:, 0]), np.asarray(terms.context)
+    if first.shape == context.shape and np.array_equal(first, context):
+        return
+    differing = "" if first.shape != context.shape else f", such as {context[np.any(first != context, axis=1)][0]}"
+    raise checks.InputError(
+        f"{method} tests the moment with f's own features, so that the context must be the first point, as in policy "
+        f"evaluation; here there are contexts that are not{differing}; use solvers.ClosedForm or solvers.EmbeddingSGD"
+    )
+
+
+def diagonal(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[np.ndarray, np.ndarray]:
+    """(E[k(κ, κ) ggᵀ], E[k(κ, κ) g (y - offset)]), what the pairs i = j add to the V-statistic n times over."""
+    primal, dual = to_numpy(primal), to_numpy(dual)
+    normal, right, rows = np.zeros((primal.size, primal.size)), np.zeros(primal.size), 0
+    for terms in iter_terms(saddle.problem):
+        g = moment_features(primal, terms.points, terms.weights)
+        weighted = np.sum(evaluate_features(dual, terms.context) ** 2, axis=1)[:, None] * g
+        normal += weighted.T @ g
+        right += weighted.T @ (terms.target - terms.offset)
+        rows += len(g)
+    return normal / rows, right / rows
 
 
 def exact(saddle: Saddle, features: FeatureMap) -> np.ndarray:

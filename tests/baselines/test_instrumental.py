@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dualembed.baselines import KernelIV, TwoStageLeastSquares
-from dualembed.baselines.kernel_iv import FirstStage, second_stage
-from dualembed.baselines.two_stage_least_squares import Monomials
+from dualembed.baselines.instrumental import FirstStage, Monomials, second_stage
 from dualembed.checks import InputError
 from dualembed.experiments import iv_designs
 from dualembed.kernels import Gaussian

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import dualembed as de
 from dualembed import baselines, losses, problems, solvers, sources, spaces
-from dualembed.baselines.sample_average import descended, exact, primal_features
+from dualembed.baselines.least_squares import descended, exact, primal_features
 
 CUBIC = spaces.Basis(lambda z: jnp.concatenate([z**k for k in range(4)], axis=1))
 ROWS = 200

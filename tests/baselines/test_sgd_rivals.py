@@ -297,9 +297,3 @@ def without(prefix: str) -> dict[str, np.ndarray]:
 def test_what_a_rival_cannot_solve_is_named(make: Callable[[], de.Saddle], solver: Any, words: str) -> None:
     with pytest.raises(de.InputError, match=words):
         de.solve(0, make(), solver)
-
-
-@pytest.mark.parametrize(("power", "words"), [(-1.0, "power must not be negative"), ("half", "power must be a number")])
-def test_a_bad_power_of_a_schedule_is_named(power: Any, words: str) -> None:
-    with pytest.raises(de.InputError, match=words):
-        schedules.Power(1.0, power)
