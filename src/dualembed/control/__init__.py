@@ -1,10 +1,21 @@
 """Control: policy iteration, Q-learning, and optimal control from the desirability function."""
 
-from dualembed.control.average_cost import AverageCostSolution, average_cost
-from dualembed.control.desirability import controlled_probabilities, controlled_sampler
-from dualembed.control.online import Stage, improve
-from dualembed.control.policy_iteration import EpsilonGreedy, PolicyIteration, Round, action_space
-from dualembed.control.q_learning import ConvexityWarning, QLearning
+from dualembed.control.linear_control import (
+    AverageCostSolution,
+    average_cost,
+    controlled_probabilities,
+    controlled_sampler,
+)
+from dualembed.control.policy_iteration import (
+    ConvexityWarning,
+    EpsilonGreedy,
+    PolicyIteration,
+    QLearning,
+    Round,
+    Stage,
+    action_space,
+    improve,
+)
 
 __all__ = [
     "AverageCostSolution",

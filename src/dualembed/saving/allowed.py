@@ -47,10 +47,8 @@ PARTS: dict[str, dict[str, str]] = {
         "baselines.temporal_difference": "GTD2 TD0 TDC",
     },
     "control": {
-        "control.average_cost": "AverageCostSolution",
-        "control.online": "Mean Stage",
-        "control.policy_iteration": "EpsilonGreedy PolicyIteration Round",
-        "control.q_learning": "QLearning",
+        "control.linear_control": "AverageCostSolution",
+        "control.policy_iteration": "EpsilonGreedy Mean PolicyIteration QLearning Round Stage",
     },
     "data": {"data.conditions": "Column Comparison Condition", "data.playing": "Move", "data.qm7": "Molecules"},
     "embeddings": {

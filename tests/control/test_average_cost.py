@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from tests.control_chains import EXACT, STATES, TABLE, chain, exact
+from tests.control.chains import EXACT, STATES, TABLE, chain, exact
 
 import dualembed as de
 from dualembed import kernels, problems, sources, spaces
