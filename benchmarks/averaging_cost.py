@@ -40,7 +40,9 @@ def seconds(case: str, *, averaging: bool, repeats: int = 5) -> float:
     loop = jax.jit(lambda *parts: advance.__wrapped__(*parts))  # its own cache: the other variant must compile anew
     times = []
     with (
-        mock.patch.object(base.Trail, "record", base.Trail.record if averaging else lambda self, *step: self),
+        mock.patch.object(
+            base.RunningAverage, "record", base.RunningAverage.record if averaging else lambda self, *step: self
+        ),
         mock.patch.object(
             linear,
             "running_average",

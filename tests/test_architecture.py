@@ -27,7 +27,7 @@ ROWS = [
     {"saddle", "linear", "trajectories"},
     {"problems", "spaces", "data"},
     {"losses", "links", "kernels", "sources", "samplers", "schedules", "policies", "propensities"},
-    {"checks", "estimates", "progress", "files", "compilation"},
+    {"checks", "estimates", "progress", "files", "compilation", "deprecation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
 SOCIABLE = ROWS[-2:]

@@ -75,8 +75,8 @@ def test_a_step_in_new_coordinates_is_one_along_the_transform_and_its_transpose(
     points, slopes = jnp.asarray(rng.normal(size=(5, 1, 1))), jnp.asarray(rng.normal(size=(5, 1)))
     theta = np.zeros(4)
     for number in range(3):
-        move = spaces.Move(points, jnp.zeros((5, 1)), slopes, jnp.arange(5), jnp.asarray(number))
-        state = space.descend(state, move, jnp.asarray(0.1), spaces.Regulariser(penalty=0.3))
+        update = spaces.Update(points, jnp.zeros((5, 1)), slopes, jnp.arange(5), jnp.asarray(number))
+        state = space.descend(state, update, jnp.asarray(0.1), spaces.Regulariser(penalty=0.3))
         gradient = np.asarray(slopes)[:, 0] @ np.asarray(features(points[:, 0])) + 0.3 * theta
         theta = theta - 0.1 * transform @ transform.T @ gradient
     np.testing.assert_allclose(space.last(state).weights, theta, rtol=1e-4, atol=1e-5)

@@ -141,7 +141,10 @@ PARTS: dict[str, dict[str, str]] = {
         "spaces.trended": "ActionFeatures Stack TrendedLandmarks",
     },
 }
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "spaces.Move": "Update",
+    "spaces.Trail": "RunningAverage",
+}
 """Words whose class has another name by now, with that name."""
 GONE: frozenset[str] = frozenset({"report.Words"})
 """Words of older files whose class is no more; no other class takes one."""

@@ -17,7 +17,7 @@ from dualembed.saddle import Saddle
 from dualembed.schedules import Schedule
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.sources import Dataset, LaidOut, Plan, Sample
-from dualembed.spaces.base import FunctionSpace, Layout, Move
+from dualembed.spaces.base import FunctionSpace, Layout, Update
 
 PILOT = 4096  # samples from which spaces learn where they will be used
 LOOKS = 50  # times at least that the host looks at a run: for divergence, progress and interruption
@@ -107,7 +107,7 @@ class StochasticSolver(Solver):
         layout: dict[str, Any] = {
             "steps": self.steps,
             "batch": self.batch,
-            "whole": isinstance(source, Dataset) and source.rows <= PILOT,
+            "complete": isinstance(source, Dataset) and source.rows <= PILOT,
             "capacity": source.capacity(batch=self.batch, steps=self.steps),
         }
         points = terms.points.reshape(-1, terms.points.shape[-1])
@@ -188,13 +188,13 @@ def step(solver: StochasticSolver, saddle: Saddle, run: Run, batch: tuple[Any, j
     def still(values: jax.Array) -> jax.Array:
         return jnp.where(alive, values, 0.0)
 
-    def move(points: jax.Array, values: jax.Array, slopes: jax.Array) -> Move:
+    def update(points: jax.Array, values: jax.Array, slopes: jax.Array) -> Update:
         # Points are a matter of the samples alone, so that runs side by side under vmap share their kernel values.
-        return Move(jnp.where(sound, points, 0.0), still(values), still(slopes), slots, number)
+        return Update(jnp.where(sound, points, 0.0), still(values), still(slopes), slots, number)
 
     primal = saddle.primal.descend(
         run.primal,
-        move(terms.points, seen.primal, primal_slopes),
+        update(terms.points, seen.primal, primal_slopes),
         still(solver.schedule("primal")(number + 1)),
         saddle.primal_regulariser,
     )
@@ -202,7 +202,7 @@ def step(solver: StochasticSolver, saddle: Saddle, run: Run, batch: tuple[Any, j
     if solver.has_dual:
         dual = saddle.dual.descend(
             run.dual,
-            move(terms.context[:, None], seen.dual[:, None], -dual_slopes[:, None]),
+            update(terms.context[:, None], seen.dual[:, None], -dual_slopes[:, None]),
             still(solver.schedule("dual")(number + 1)),
             saddle.dual_regulariser,
         )

@@ -1,6 +1,7 @@
 """Function spaces. Each serves as primal or dual, in any mixture: a space moves by slopes at points."""
 
-from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.deprecation import renamed
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
 from dualembed.spaces.basis import Affine, Basis, Table
 from dualembed.spaces.doubly_stochastic import DoublyStochastic
 from dualembed.spaces.fourier import Fourier
@@ -20,10 +21,12 @@ __all__ = [
     "Layout",
     "LinearFunction",
     "LinearSpace",
-    "Move",
+    "Update",
     "Network",
     "Nystrom",
     "Preconditioned",
     "Regulariser",
     "Table",
 ]
+
+__getattr__ = renamed(__name__, {"Move": "Update"})

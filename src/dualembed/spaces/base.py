@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.deprecation import warn
 from dualembed.spaces.features import FeatureMap
 
 State = Any
@@ -24,12 +25,18 @@ class Layout(eqx.Module):
     batch: int = eqx.field(static=True)  # samples per step
     per_sample: int = eqx.field(static=True)  # points per sample
     capacity: int = eqx.field(static=True)  # distinct samples in the whole run
-    whole: bool = eqx.field(default=False, static=True)  # the pilot is known to hold every sample of the run
+    complete: bool = eqx.field(default=False, static=True)  # the pilot is known to hold every sample of the run
 
     @property
     def dimension(self) -> int:
         """Coordinates of a point."""
         return self.pilot.shape[-1]
+
+    @property
+    def whole(self) -> bool:
+        """Deprecated: now `complete`."""
+        warn("Layout.whole", "Layout.complete")
+        return self.complete
 
 
 class Regulariser(eqx.Module):
@@ -63,7 +70,7 @@ class Regulariser(eqx.Module):
         return jnp.minimum(1.0, self.radius / jnp.sqrt(jnp.maximum(norm2, jnp.finfo(norm2.dtype).tiny)))
 
 
-class Move(eqx.Module):
+class Update(eqx.Module):
     """One step as a space sees it: slopes at points, with the values just computed there.
 
     points (B, K, d), values (B, K), slopes (B, K), slots (B,), number = the step's number from 0.
@@ -147,7 +154,7 @@ class FunctionSpace(eqx.Module):
         """Values (n,) of the current function at points (n, d)."""
 
     @abstractmethod
-    def descend(self, state: State, move: Move, step: jax.Array, regulariser: Regulariser) -> State:
+    def descend(self, state: State, update: Update, step: jax.Array, regulariser: Regulariser) -> State:
         """f <- Π[(1 - step λ) f - step Σ_b slopes_b ∂f(points_b)], and the average of iterates kept up."""
 
     @abstractmethod
@@ -172,21 +179,24 @@ def _evaluate(function: Function, xs: jax.Array) -> jax.Array:
     return jax.lax.map(function.evaluate, xs.reshape(-1, tile, xs.shape[1])).reshape(-1)
 
 
-class Trail(eqx.Module):
-    """What each step did: f_{i+1} = ratio_i f_i + Δ_i, taken with step size γ_i; deltas are the coefficients of Δ_i."""
+class RunningAverage(eqx.Module):
+    """The average of iterates of a growing expansion, from one number a step and no second expansion.
+
+    Step i of size γ_i made f_{i+1} = ratio_i f_i + Δ_i; deltas are the coefficients of Δ_i.
+    """
 
     steps: jax.Array  # (T,) γ_i; zero for steps not taken yet
     ratios: jax.Array  # (T,)
     deltas: jax.Array  # (T, ...)
 
     @staticmethod
-    def empty(count: int, shape: tuple[int, ...], dtype: jnp.dtype) -> Trail:
+    def empty(count: int, shape: tuple[int, ...], dtype: jnp.dtype) -> RunningAverage:
         """Room for `count` steps whose Δ has coefficients of that shape."""
-        return Trail(jnp.zeros(count, dtype), jnp.ones(count, dtype), jnp.zeros((count, *shape), dtype))
+        return RunningAverage(jnp.zeros(count, dtype), jnp.ones(count, dtype), jnp.zeros((count, *shape), dtype))
 
-    def record(self, number: jax.Array, step: jax.Array, ratio: jax.Array, delta: jax.Array) -> Trail:
-        """The trail with one more step."""
-        return Trail(
+    def record(self, number: jax.Array, step: jax.Array, ratio: jax.Array, delta: jax.Array) -> RunningAverage:
+        """The average with one more step."""
+        return RunningAverage(
             self.steps.at[number].set(step),
             self.ratios.at[number].set(ratio),
             self.deltas.at[number].set(delta),

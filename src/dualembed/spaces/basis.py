@@ -142,7 +142,7 @@ class Table(LinearSpace):
             return TableMap(jnp.asarray(self.points) if isinstance(layout.pilot, jax.Array) else self.points)
         if checks.traced(layout.pilot):
             raise checks.InputError("a Table under jit or vmap needs its points given: Table(points)")
-        if not layout.whole:
+        if not layout.complete:
             self._check_shown(layout)
         distinct = _distinct(np.asarray(layout.pilot))[0]
         return TableMap(jnp.asarray(distinct) if isinstance(layout.pilot, jax.Array) else distinct)
@@ -191,9 +191,9 @@ class TableMap(FeatureMap):
         _, number = _distinct(np.concatenate([table, np.asarray(xs, dtype=np.float64)]))
         column = np.full(number.max() + 1, -1)
         column[number[: len(table)]] = np.arange(len(table))
-        found = column[number[len(table) :]]
-        rows = np.flatnonzero(found >= 0)
-        return sparse.csr_array((np.ones(len(rows)), (rows, found[rows])), shape=(len(xs), len(table)))
+        columns = column[number[len(table) :]]
+        rows = np.flatnonzero(columns >= 0)
+        return sparse.csr_array((np.ones(len(rows)), (rows, columns[rows])), shape=(len(xs), len(table)))
 
 
 def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

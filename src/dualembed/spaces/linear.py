@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
 from dualembed.spaces.features import FeatureMap
 
 
@@ -39,11 +39,11 @@ class LinearSpace(FunctionSpace):
         """wᵀφ(x)."""
         return state.features(xs) @ state.current
 
-    def descend(self, state: Weights, move: Move, step: jax.Array, regulariser: Regulariser) -> Weights:
+    def descend(self, state: Weights, update: Update, step: jax.Array, regulariser: Regulariser) -> Weights:
         """w <- Π[(1 - step λ) w - step Σ_b slopes_b φ(points_b)]."""
         # The compiler merges these features with those of the evaluation that came before in the same step.
-        features = state.features(move.points.reshape(-1, move.points.shape[-1]))
-        moved = regulariser.shrinkage(step) * state.current - step * (move.slopes.reshape(-1) @ features)
+        features = state.features(update.points.reshape(-1, update.points.shape[-1]))
+        moved = regulariser.shrinkage(step) * state.current - step * (update.slopes.reshape(-1) @ features)
         moved = regulariser.projection(jnp.sum(moved**2)) * moved
         average, total = running_average(state.average, state.current, state.total, step)
         return Weights(state.features, moved, average, total)
@@ -113,14 +113,14 @@ class Preconditioned(FunctionSpace):
         """(T w)ᵀφ(x)."""
         return state.features(xs) @ state.current
 
-    def descend(self, state: Weights, move: Move, step: jax.Array, regulariser: Regulariser) -> Weights:
+    def descend(self, state: Weights, update: Update, step: jax.Array, regulariser: Regulariser) -> Weights:
         """w <- w - step λ TᵀT w - step Σ_b slopes_b Tᵀφ(points_b)."""
         # The compiler merges these features with those of the evaluation that came before in the same step.
-        features = state.features(move.points.reshape(-1, move.points.shape[-1]))
+        features = state.features(update.points.reshape(-1, update.points.shape[-1]))
         kept = state.current
         if regulariser.penalty is not None:
             kept = kept - step * regulariser.penalty * ((self.transform @ state.current) @ self.transform)
-        moved = kept - step * (move.slopes.reshape(-1) @ features)
+        moved = kept - step * (update.slopes.reshape(-1) @ features)
         average, total = running_average(state.average, state.current, state.total, step)
         return Weights(state.features, moved, average, total)
 

@@ -104,8 +104,8 @@ class ActionFeatures(FeatureMap):
         """The functions with weights (p, m) at pairs (n, d + a), (n, p), each the base's functions of the action."""
         actions = self.mixing.shape[1]
         own = weights.reshape(len(weights), -1, actions).transpose(0, 2, 1).reshape(-1, self.base.size)
-        found = self.base.combined(xs[:, : self.base.dimension], own).reshape(len(xs), len(weights), actions)
-        return np.asarray(np.einsum("npa,na->np", found, self._mixed(xs)))
+        by_action = self.base.combined(xs[:, : self.base.dimension], own).reshape(len(xs), len(weights), actions)
+        return np.asarray(np.einsum("npa,na->np", by_action, self._mixed(xs)))
 
     def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_k weights_k ψ(points_k), (n, size); the features of a state that several points of a row share, once."""
