@@ -8,7 +8,7 @@ import pytest
 
 from dualembed.spaces import Layout
 
-RENAMED = [("spaces", "Move", "Update")]
+RENAMED = [("sources", "LaidOut", "PlannedSource"), ("spaces", "Move", "Update")]
 
 
 @pytest.mark.parametrize(("module", "old", "new"), RENAMED)

@@ -16,7 +16,7 @@ from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.schedules import Schedule
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.sources import Dataset, LaidOut, Plan, Sample
+from dualembed.sources import Dataset, Plan, PlannedSource, Sample
 from dualembed.spaces.base import FunctionSpace, Layout, Update
 
 PILOT = 4096  # samples from which spaces learn where they will be used
@@ -127,7 +127,7 @@ class StochasticSolver(Solver):
 
     def _at_once(self, key: jax.Array, saddle: Saddle, run: Run) -> Result:
         source = saddle.problem.source
-        if not isinstance(source, LaidOut):
+        if not isinstance(source, PlannedSource):
             raise checks.InputError("a Stream cannot be run under jit or vmap; use a Dataset or a Simulator")
         plan = source.plan(key, batch=self.batch, steps=self.steps)
         run = advance(self, saddle.without_source(), run, plan, 0, self.steps)
