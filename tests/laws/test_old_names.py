@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+from dualembed.problems import HittingTime
+from dualembed.sources import Dataset
 from dualembed.spaces import Layout
 
 RENAMED = [("sources", "LaidOut", "PlannedSource"), ("spaces", "Move", "Update")]
@@ -33,3 +35,9 @@ def test_a_layout_still_says_whether_it_is_whole() -> None:
     layout = Layout(None, steps=1, batch=1, per_sample=1, capacity=1, complete=True)
     with pytest.warns(FutureWarning, match="Layout.whole is deprecated; use Layout.complete"):
         assert layout.whole
+
+
+def test_a_hitting_time_still_takes_whole_for_whether_arrivals_are_checked() -> None:
+    with pytest.warns(FutureWarning, match="whole= of HittingTime is deprecated; use check_reached="):
+        problem = HittingTime(Dataset(state=[0.0], next_state=[1.0], arrived=[0]), whole=False)
+    assert not problem.check_reached

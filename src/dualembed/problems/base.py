@@ -129,8 +129,8 @@ def terms_numpy(problem: Problem, sample: Sample) -> Any:
     padded = {name: jax.device_put(np.concatenate([column, column[more]])) for name, column in sample.items()}
 
     def own(leaf: Any) -> np.ndarray:
-        found = np.asarray(leaf)
-        return found[:rows] if found.shape[:1] == (size,) else found  # other shapes are for others to refuse
+        array = np.asarray(leaf)
+        return array[:rows] if array.shape[:1] == (size,) else array  # other shapes are for others to refuse
 
     return jax.tree.map(own, problem.terms(padded))
 
