@@ -10,7 +10,7 @@ import pytest
 import dualembed as de
 from dualembed import kernels, losses, problems, schedules, solvers, sources, spaces
 from dualembed.linear import gather_moments
-from dualembed.solvers.closed_form import feature_maps, path, solution
+from dualembed.solvers.closed_form import feature_maps, solution_path
 
 ROWS = 300
 
@@ -71,7 +71,7 @@ def test_statistics_add_up_and_new_rows_update_a_fit_without_the_old_ones() -> N
     added = halves[0] + halves[1]
     np.testing.assert_allclose(whole.cross, added.cross, rtol=1e-11, atol=1e-12)
     np.testing.assert_array_equal(whole.count, added.count)
-    np.testing.assert_allclose(solution(added, 0.1, 0.1)[0], solution(whole, 0.1, 0.1)[0], rtol=1e-9)
+    np.testing.assert_allclose(solution_path(added, [0.1], [0.1])[0], solution_path(whole, [0.1], [0.1])[0], rtol=1e-9)
 
 
 def test_statistics_are_the_sums_they_name() -> None:
@@ -91,7 +91,7 @@ def test_statistics_are_the_sums_they_name() -> None:
 def test_a_path_is_made_of_its_solutions_and_those_of_the_normal_equations(folds: int) -> None:
     problem = saddle(SPACES["fourier"], SPACES["nystrom"])
     sums = gather_moments(problem.problem, *feature_maps(jax.random.key(0), problem), folds=folds)
-    thetas, etas = path(sums, [1e-3, 0.1, 1.0], [1e-4, 0.2])
+    thetas, etas = solution_path(sums, [1e-3, 0.1, 1.0], [1e-4, 0.2])
     dual, cross, target = (each.sum(axis=0) for each in (sums.dual, sums.cross, sums.target[:, :, 0]))
     for i, dual_penalty in enumerate([1e-4, 0.2]):
         weight = np.linalg.inv(dual / ROWS + dual_penalty * np.eye(len(dual)))

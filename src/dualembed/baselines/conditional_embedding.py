@@ -92,7 +92,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         (weights,), residual = second_stage(phi @ operator, y, self.loss, [penalty])
         primal, mean = LinearFunction(on_z, weights), LinearFunction(on_x, operator @ weights)
         dual = DualFunction(mean, Legendre(), self.loss)
-        finite, message = bool(np.all(np.isfinite(weights))), _epilogue(residual)
+        finite, message = bool(np.all(np.isfinite(weights))), _stop_message(residual)
         if message:
             warnings.warn(message, EarlyStopWarning, stacklevel=2)
         chosen = {"penalty": penalty, "embedding_penalty": embedding_penalty}
@@ -229,7 +229,7 @@ def _columns(context: Any, target: Any, draws: Any) -> tuple[np.ndarray, np.ndar
     return x.reshape(len(x), -1), y, z if z.ndim == 3 else z.reshape(len(z), 1, -1)
 
 
-def _epilogue(residual: float) -> str:
+def _stop_message(residual: float) -> str:
     """What went otherwise than planned; empty when nothing did."""
     if residual <= 1e3 * TOLERANCE:
         return ""

@@ -22,7 +22,7 @@ from dualembed.losses import Loss
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.solvers.closed_form import check, check_penalties, feature_maps, number
+from dualembed.solvers.closed_form import check, check_penalties, feature_maps, penalty_value
 from dualembed.solvers.newton import check_smooth
 from dualembed.sources import Sample
 from dualembed.spaces.base import Layout
@@ -69,7 +69,7 @@ class LSTD(Solver):
         features = primal_features(key, saddle)
         rows = len(next(iter(saddle.problem.source.table.values())))  # type: ignore[attr-defined]  # by `check`
         cross, target = gather(saddle.problem, features, np.zeros(rows, dtype=int), count=1, sample=sample).means()
-        ridge = (float(self.ridge) + number(saddle.primal_penalty)) * np.eye(features.size)
+        ridge = (float(self.ridge) + penalty_value(saddle.primal_penalty)) * np.eye(features.size)
         # Where A is singular the least weights are taken: features that never occur say nothing.
         theta = np.linalg.lstsq(cross + ridge, target[:, 0], rcond=None)[0]
         function = LinearFunction(features, theta)
@@ -126,7 +126,7 @@ class KernelBellmanLoss(Solver):
             normal = (rows * normal - own_normal) / (rows - 1)
             right = (rows * right - own_right) / (rows - 1)
         values, vectors = np.linalg.eigh(normal)
-        theta = vectors @ (pseudo_inverse(values, number(saddle.primal_penalty)) * (vectors.T @ right))
+        theta = vectors @ (pseudo_inverse(values, penalty_value(saddle.primal_penalty)) * (vectors.T @ right))
         function = LinearFunction(primal, theta)
         witness = saddle.dual_function(LinearFunction(dual, cross @ theta - target))
         return Result(function, witness, None, bool(np.all(np.isfinite(theta))), Pair(function, witness), 1)
@@ -177,9 +177,9 @@ class BatchSAA(Solver):
         trace = Trace(taken, taken * rows, residuals, residuals)
         finite = bool(np.all(np.isfinite(theta)))
         pair = Pair(function, nothing)
-        return Result(function, nothing, trace, finite, pair, len(residuals) - 1, self._epilogue(residuals))
+        return Result(function, nothing, trace, finite, pair, len(residuals) - 1, self._stop_message(residuals))
 
-    def _epilogue(self, residuals: list[float]) -> str:
+    def _stop_message(self, residuals: list[float]) -> str:
         """What went otherwise than planned; empty when nothing did."""
         if residuals[-1] <= float(self.tolerance):
             return ""
@@ -224,7 +224,7 @@ def exact(saddle: Saddle, features: FeatureMap) -> np.ndarray:
     """(E[ggᵀ] + λ1)⁻¹ E[g (y - offset)], the minimiser for the square loss."""
     sums = gather_moments(saddle.problem, features, _constant(saddle))
     values, vectors = np.linalg.eigh(np.asarray(sums.primal) / sums.rows)
-    inverse = pseudo_inverse(values, number(saddle.primal_penalty))
+    inverse = pseudo_inverse(values, penalty_value(saddle.primal_penalty))
     return vectors @ (inverse * (vectors.T @ np.asarray(sums.primal_target)) / sums.rows)
 
 
@@ -250,7 +250,7 @@ class Risk:
 
     def __init__(self, saddle: Saddle, features: FeatureMap) -> None:
         tiles = list(iter_terms(saddle.problem))
-        self.loss, self.penalty = saddle.loss, number(saddle.primal_penalty)
+        self.loss, self.penalty = saddle.loss, penalty_value(saddle.primal_penalty)
         self.g = np.concatenate([moment_features(to_numpy(features), terms.points, terms.weights) for terms in tiles])
         self.offset, self.target = (np.concatenate([getattr(t, name) for t in tiles]) for name in ("offset", "target"))
         self.bulk = float(np.mean(np.sum(self.g**2, axis=1)))

@@ -124,7 +124,7 @@ class EmbeddedSGD(eqx.Module):
         averaged, last = pairs(run)
         at = np.asarray([stop for stop, *_ in seen], dtype=int)
         trace = Trace(at, at * self.batch, [metric for _, metric, _ in seen], [metric for *_, metric in seen])
-        message = self._epilogue(run)
+        message = self._stop_message(run)
         if message:
             warnings.warn(message, DivergenceWarning, stacklevel=2)
         return Result(averaged.primal, averaged.dual, trace, not message, last, int(run.taken), message)
@@ -141,7 +141,7 @@ class EmbeddedSGD(eqx.Module):
             course = jax.tree.map(jnp.asarray, course)
         return Prepared(kept, embedding, course, order, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
 
-    def _epilogue(self, run: Run) -> str:
+    def _stop_message(self, run: Run) -> str:
         """What went otherwise than planned; empty when nothing did."""
         if run.alive:
             return ""

@@ -19,7 +19,7 @@ from dualembed.problems import AverageCost, Moment, Terms
 from dualembed.problems.base import TILE, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Result, solve
-from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, number
+from dualembed.solvers.closed_form import ClosedForm, check, feature_maps, penalty_value
 from dualembed.sources import Sample
 from dualembed.spaces.base import Function
 from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
@@ -162,7 +162,9 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
     key = checks.as_key(key)
     primal, dual = feature_maps(key, saddle)
     now, following = (gather_moments(Moment(problem.source, part), primal, dual) for part in (_now, _following))
-    eigenvalue, weights = _principal(now, following, number(saddle.primal_penalty), number(saddle.dual_penalty))
+    eigenvalue, weights = _principal(
+        now, following, penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty)
+    )
     _check_not_zero(primal, weights, problem)
     known = AverageCost(problem.source, eigenvalue, problem.reference, problem.loss)
     penalties = {name: getattr(saddle, name) for name in ("primal_penalty", "dual_penalty")}

@@ -50,7 +50,7 @@ class ClosedForm(Solver):
         check(saddle)
         features = feature_maps(key, saddle)
         sums = gather_moments(saddle.problem, *features, folds=self.folds, groups=self.groups)
-        penalty, dual_penalty = number(saddle.primal_penalty), number(saddle.dual_penalty)
+        penalty, dual_penalty = penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty)
         fit = MomentFit.solve(features, sums, penalty, dual_penalty=dual_penalty, noise=self.noise, prior=self.prior)
         function, witness = fit.function, saddle.dual_function(fit.dual_function)
         finite = bool(np.all(np.isfinite(function.weights)))
@@ -88,7 +88,7 @@ class SparseForm(Solver):
         check(saddle)
         primal, dual = feature_maps(key, saddle)
         sums = sparse_sums(saddle.problem, primal, dual)
-        eta, theta = _solved(sums, number(saddle.primal_penalty), number(saddle.dual_penalty))
+        eta, theta = _solve_sparse(sums, penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty))
         function = LinearFunction(primal, theta)
         witness = saddle.dual_function(LinearFunction(dual, eta))
         return Result(function, witness, None, True, Pair(function, witness), 1)
@@ -114,7 +114,7 @@ def check_penalties(method: str, saddle: Saddle) -> None:
 
 def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap]:
     """The primal's and the dual's features, placed on the data."""
-    points, contexts = _places(saddle)
+    points, contexts = _points_and_contexts(saddle)
     primal_key, dual_key = jax.random.split(key)
     saddle.primal.check(points.shape[1])
     saddle.dual.check(contexts.shape[1])
@@ -125,25 +125,19 @@ def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap
     )
 
 
-def _places(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
+def _points_and_contexts(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
     """All points and all contexts of the data, in float64."""
     tiles = list(iter_terms(saddle.problem))
     points = np.concatenate([tile.points.reshape(-1, tile.points.shape[-1]) for tile in tiles])
     return points, np.concatenate([tile.context for tile in tiles])
 
 
-def number(penalty: Any) -> float:
+def penalty_value(penalty: Any) -> float:
     """The penalty; 0 where there is none."""
     return 0.0 if penalty is None else float(penalty)
 
 
-def solution(sums: Sums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
-    """(θ, η) for one pair of penalties."""
-    thetas, etas = path(sums, [primal_penalty], [dual_penalty])
-    return thetas[0, 0], etas[0, 0]
-
-
-def path(
+def solution_path(
     sums: Sums, primal_penalties: Sequence[float], dual_penalties: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """θ of shape (λ2, λ1, m) and η of shape (λ2, λ1, r) for every pair of penalties.
@@ -190,7 +184,7 @@ def _features(features: FeatureMap, xs: np.ndarray) -> Any:
     return features.sparse(xs) if hasattr(features, "sparse") else sparse.csr_array(np.asarray(features(xs)))
 
 
-def _solved(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
+def _solve_sparse(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
     """(η, θ), zero where no sample says anything, and refused where the samples that do leave them open."""
     used = [abs(each).sum(axis=0) > 0 for each in (sums.dual, sums.cross)]
     cross, gram = sums.cross[used[0]][:, used[1]], sums.dual[used[0]][:, used[0]]
@@ -200,7 +194,7 @@ def _solved(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tup
     moments, size = cross.shape
     if moments == size and not primal_penalty:
         # As many equations as unknowns: Aᵀη = 0 leaves η = 0 and Aθ = b, half the system and far better conditioned.
-        found = np.concatenate([np.zeros(moments), _determined(cross, target)])
+        unknowns = np.concatenate([np.zeros(moments), _solve_determined(cross, target)])
     else:
         system = sparse.block_array(
             [
@@ -208,9 +202,9 @@ def _solved(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tup
                 [cross.T, primal_penalty * sparse.eye_array(size)],
             ]
         )
-        found = _determined(system, np.concatenate([target, np.zeros(size)]))
+        unknowns = _solve_determined(system, np.concatenate([target, np.zeros(size)]))
     eta, theta = np.zeros(len(used[0])), np.zeros(len(used[1]))
-    eta[used[0]], theta[used[1]] = found[:moments], found[moments:]
+    eta[used[0]], theta[used[1]] = unknowns[:moments], unknowns[moments:]
     return eta, theta
 
 
@@ -225,7 +219,7 @@ def _check_solvable(cross: Any, target: np.ndarray) -> None:
         )
 
 
-def _determined(system: Any, right: np.ndarray) -> np.ndarray:
+def _solve_determined(system: Any, right: np.ndarray) -> np.ndarray:
     """The solution x of system x = right, refused where the system is singular up to rounding."""
     # Rows and columns of states that are seldom visited are small; scaled, the condition number is that of the chain.
     rows = _scale(system, 1)

@@ -147,7 +147,7 @@ class Preconditioner(eqx.Module):
     def __call__(self, key: jax.Array, saddle: Saddle, batch: int) -> Saddle:
         """The same saddle, its spaces seen in the new coordinates, for steps on batches of that size."""
         for name in ("primal", "dual"):
-            _check(name, saddle)
+            _check_player(name, saddle)
         pilot_key, primal_key, dual_key = jax.random.split(key, 3)
         terms = saddle.terms(saddle.problem.source.pilot(pilot_key, self.rows))
         points = terms.points.reshape(-1, terms.points.shape[-1])
@@ -184,7 +184,7 @@ class Preconditioner(eqx.Module):
         return jnp.asarray(primal_root, dtype), jnp.asarray(dual_root, dtype)
 
 
-def _check(name: str, saddle: Saddle) -> None:
+def _check_player(name: str, saddle: Saddle) -> None:
     """Raise one clear sentence where a player cannot be preconditioned."""
     if getattr(saddle, f"{name}_radius") is not None:
         raise checks.InputError(

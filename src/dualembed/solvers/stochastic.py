@@ -95,7 +95,7 @@ class StochasticSolver(Solver):
                     break
                 record.look(stop, run)
         record.look(stop, run, last=True)
-        return record.result(run, self._epilogue(run, stop))
+        return record.result(run, self._stop_message(run, stop))
 
     def begin(self, key: jax.Array, saddle: Saddle) -> Run:
         """The run before its first step, the samples checked and both spaces laid out."""
@@ -134,7 +134,7 @@ class StochasticSolver(Solver):
         averaged, last = functions(saddle.without_source(), run)
         return Result(averaged.primal, averaged.dual, None, run.alive, last, run.taken)
 
-    def _epilogue(self, run: Run, stop: int) -> str:
+    def _stop_message(self, run: Run, stop: int) -> str:
         """What went otherwise than planned; empty when nothing did."""
         if not run.sound:
             return (
