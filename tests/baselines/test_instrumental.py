@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualembed.baselines import KernelIV, TwoStageLeastSquares
-from dualembed.baselines.instrumental import FirstStage, Monomials, second_stage
+from dualembed.baselines.instrumental import KernelFirstStage, Monomials, second_stage
 from dualembed.checks import InputError
 from dualembed.experiments import iv_designs
 from dualembed.kernels import Gaussian
@@ -102,7 +102,7 @@ def test_kernel_iv_is_the_published_formula() -> None:
     x, held_x = z + rng.standard_normal((40, 1)), held_z + rng.standard_normal((40, 1))
     y, held_y = np.sin(x[:, 0]), np.sin(held_x[:, 0]) + 0.1 * rng.standard_normal(40)
     kernel = Gaussian(0.7)
-    stage = FirstStage(kernel, kernel, x=x, z=z, held_x=held_x, held_z=held_z)
+    stage = KernelFirstStage(kernel, kernel, x=x, z=z, held_x=held_x, held_z=held_z)
     gamma = np.linalg.solve(kernel.gram(z, z) + 40 * 0.01 * np.eye(40), kernel.gram(z, held_z))
     cross, gram = kernel.gram(held_x, x), kernel.gram(x, x)
     loss = np.trace(kernel.gram(held_x, held_x) - 2 * cross @ gamma + gamma.T @ gram @ gamma) / 40

@@ -10,7 +10,7 @@ import pytest
 import dualembed as de
 from dualembed import losses, problems, schedules, sources, spaces
 from dualembed.baselines import MDPKernelEmbedding, MDPRandomFeatureEmbedding, mdp_embedding
-from dualembed.baselines.mdp_embedding import Transitions
+from dualembed.baselines.mdp_embedding import EmbeddedTransitions
 from dualembed.checks import InputError
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Categorical, Gaussian
@@ -87,7 +87,7 @@ def test_the_values_kept_up_do_not_drift_from_the_weights_over_many_steps() -> N
 
 def test_the_key_reaches_the_random_features_of_the_embedding() -> None:
     data, queries = wandering()
-    transitions = Transitions.of(problems.PolicyEvaluation(sources.Dataset(**data), 0.9))
+    transitions = EmbeddedTransitions.of(problems.PolicyEvaluation(sources.Dataset(**data), 0.9))
     few = spaces.Fourier(Gaussian(0.7), size=10)
     rival = MDPRandomFeatureEmbedding(few, few, 1e-2)
     one, other, again = (
@@ -207,7 +207,7 @@ def test_random_features_come_close_to_the_kernel_they_approximate() -> None:
 
 
 def test_at_most_the_cap_is_embedded_and_no_transition_twice() -> None:
-    every = Transitions.of(problems.PolicyEvaluation(sources.Dataset(**chain(reward=np.arange(32.0))), 0.8))
+    every = EmbeddedTransitions.of(problems.PolicyEvaluation(sources.Dataset(**chain(reward=np.arange(32.0))), 0.8))
     few = every.drawn(jax.random.key(0), 10)
     assert len(np.unique(few.reward)) == 10
     np.testing.assert_array_equal(few.state[:, 0], every.state[few.reward.astype(int), 0])

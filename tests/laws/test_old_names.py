@@ -10,7 +10,11 @@ from dualembed.problems import HittingTime
 from dualembed.sources import Dataset
 from dualembed.spaces import Layout
 
-RENAMED = [("sources", "LaidOut", "PlannedSource"), ("spaces", "Move", "Update")]
+RENAMED = [
+    ("control", "Round", "Improvement"),
+    ("sources", "LaidOut", "PlannedSource"),
+    ("spaces", "Move", "Update"),
+]
 
 
 @pytest.mark.parametrize(("module", "old", "new"), RENAMED)

@@ -51,23 +51,23 @@ class KernelIV(eqx.Module):
 
     def fit(self, x: Any, y: Any, z: Any) -> Result:
         """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
-        x, y, z = columns(x, y, z)
+        x, y, z = sample_arrays(x, y, z)
         if len(y) < 4:
             raise checks.InputError(f"KernelIV splits its samples in two and needs at least 4, not {len(y)}")
         if not np.any(np.ptp(z, axis=0)):
             raise checks.InputError(f"z is {z[0].tolist()} in every row; give an instrument that varies with x")
-        on_x, on_z = _kernel(x), _kernel(z)
+        on_x, on_z = _product_kernel(x), _product_kernel(z)
         first, second = np.array_split(np.random.default_rng(self.seed).permutation(len(y)), 2)
-        stage = FirstStage(on_x, on_z, x=x[first], z=z[first], held_x=x[second], held_z=z[second])
-        penalty = lowest(stage.error)
+        stage = KernelFirstStage(on_x, on_z, x=x[first], z=z[first], held_x=x[second], held_z=z[second])
+        penalty = best_penalty(stage.error)
         weights = second_stage(stage, penalty, y=y[first], held_y=y[second])
         residual = stage.x_gram @ weights - y[first]
         primal = KernelFunction(on_x, jnp.asarray(x[first]), jnp.asarray(weights), tile=len(first))
         dual = KernelFunction(on_z, jnp.asarray(z[first]), jnp.asarray(stage.ridge(residual, penalty)), tile=len(first))
-        return result(primal, dual)
+        return as_result(primal, dual)
 
 
-class FirstStage:
+class KernelFirstStage:
     """The regression of k(x, ·) on z, for every penalty λ from one eigendecomposition K_zz = Q diag(e) Qᵀ."""
 
     def __init__(
@@ -103,7 +103,7 @@ class FirstStage:
         return self.vectors @ ((self.vectors.T @ targets) / (self.values + self.rows * penalty))
 
 
-def second_stage(stage: FirstStage, penalty: float, *, y: np.ndarray, held_y: np.ndarray) -> np.ndarray:
+def second_stage(stage: KernelFirstStage, penalty: float, *, y: np.ndarray, held_y: np.ndarray) -> np.ndarray:
     """α for the ξ whose f predicts the first half's y best."""
     values, vectors = np.linalg.eigh(stage.x_gram)
     # In coordinates β = K_xx^(1/2) α the penalty is a multiple of the identity, so one more eigendecomposition serves
@@ -119,19 +119,19 @@ def second_stage(stage: FirstStage, penalty: float, *, y: np.ndarray, held_y: np
     def error(ridge: float) -> float:
         return float(np.mean((y - seen @ (pull / (strengths + len(held_y) * ridge))) ** 2))
 
-    return half @ (directions @ (pull / (strengths + len(held_y) * lowest(error))))
+    return half @ (directions @ (pull / (strengths + len(held_y) * best_penalty(error))))
 
 
-def lowest(error: Callable[[float], float]) -> float:
+def best_penalty(error: Callable[[float], float]) -> float:
     """The penalty with the least error: the best of PENALTIES, then the best between its neighbours."""
     errors = [error(each) for each in PENALTIES]
     best = int(np.argmin(errors))
     around = np.log(PENALTIES[[max(best - 1, 0), min(best + 1, len(PENALTIES) - 1)]])
-    found = minimize_scalar(lambda logarithm: error(np.exp(logarithm)), bounds=around, method="bounded")
-    return float(np.exp(found.x)) if found.fun < errors[best] else float(PENALTIES[best])
+    minimum = minimize_scalar(lambda logarithm: error(np.exp(logarithm)), bounds=around, method="bounded")
+    return float(np.exp(minimum.x)) if minimum.fun < errors[best] else float(PENALTIES[best])
 
 
-def _kernel(points: np.ndarray) -> kernels.Gaussian:
+def _product_kernel(points: np.ndarray) -> kernels.Gaussian:
     """A product of Gaussians; a constant column has no distances, and any bandwidth serves it."""
     return kernels.Gaussian(
         jnp.asarray([kernels.median_bandwidth(column) if np.ptp(column) else 1.0 for column in points.T])
@@ -159,7 +159,7 @@ class TwoStageLeastSquares(eqx.Module):
 
     def fit(self, x: Any, y: Any, z: Any) -> Result:
         """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
-        x, y, z = columns(x, y, z)
+        x, y, z = sample_arrays(x, y, z)
         psi, phi = Monomials.of(x, self.degree), Monomials.of(z, self.degree)
         if not psi.size <= phi.size <= len(y):
             raise checks.InputError(
@@ -181,7 +181,7 @@ class TwoStageLeastSquares(eqx.Module):
             )
         theta = np.linalg.lstsq(left.T @ regressors, left.T @ y, rcond=None)[0]
         eta = right @ (left.T @ (regressors @ theta - y))
-        return result(LinearFunction(psi, jnp.asarray(theta)), LinearFunction(phi, jnp.asarray(eta)))
+        return as_result(LinearFunction(psi, jnp.asarray(theta)), LinearFunction(phi, jnp.asarray(eta)))
 
 
 class Monomials(FeatureMap):
@@ -221,7 +221,7 @@ class Monomials(FeatureMap):
         return xp.concatenate(blocks, axis=1)
 
 
-def columns(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sample_arrays(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The samples as float64 arrays (n, dx), (n,), (n, dz), checked."""
     given = {"x": x, "y": y, "z": z}
     for name, value in given.items():
@@ -233,7 +233,7 @@ def columns(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return x.reshape(len(x), -1), y, z.reshape(len(z), -1)
 
 
-def result(primal: Any, dual: Any) -> Result:
+def as_result(primal: Any, dual: Any) -> Result:
     """The Result of a method without steps: f, and u(z) for E[f(x) - y | z], its last iterates the same."""
     u = DualFunction(dual, Direct(), Square())
     return Result(primal, u, None, True, Pair(primal, u))

@@ -122,7 +122,7 @@ class KernelBellmanLoss(Solver):
         if self.unbiased:
             if rows < 2:
                 raise checks.InputError("the unbiased kernel Bellman loss needs pairs of rows, and there is only 1 row")
-            own_normal, own_right = diagonal(saddle, primal, dual)
+            own_normal, own_right = own_products(saddle, primal, dual)
             normal = (rows * normal - own_normal) / (rows - 1)
             right = (rows * right - own_right) / (rows - 1)
         values, vectors = np.linalg.eigh(normal)
@@ -167,9 +167,9 @@ class BatchSAA(Solver):
         check_penalties("the sample average", saddle)
         features = primal_features(key, saddle)
         if saddle.loss.quadratic:
-            theta, residuals = exact(saddle, features), [0.0]
+            theta, residuals = least_squares_weights(saddle, features), [0.0]
         else:
-            theta, residuals = descended(saddle, features, tolerance=float(self.tolerance), steps=self.steps)
+            theta, residuals = newton_descent(saddle, features, tolerance=float(self.tolerance), steps=self.steps)
         function = LinearFunction(features, theta)
         nothing = no_dual(saddle)
         rows = saddle.problem.source.rows  # type: ignore[attr-defined]  # a Dataset, by `check_penalties`
@@ -207,7 +207,7 @@ def check_first_point(method: str, terms: Any) -> None:
     )
 
 
-def diagonal(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[np.ndarray, np.ndarray]:
+def own_products(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[np.ndarray, np.ndarray]:
     """(E[k(κ, κ) ggᵀ], E[k(κ, κ) g (y - offset)]), what the pairs i = j add to the V-statistic n times over."""
     primal, dual = to_numpy(primal), to_numpy(dual)
     normal, right, rows = np.zeros((primal.size, primal.size)), np.zeros(primal.size), 0
@@ -220,15 +220,17 @@ def diagonal(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[np.n
     return normal / rows, right / rows
 
 
-def exact(saddle: Saddle, features: FeatureMap) -> np.ndarray:
+def least_squares_weights(saddle: Saddle, features: FeatureMap) -> np.ndarray:
     """(E[ggᵀ] + λ1)⁻¹ E[g (y - offset)], the minimiser for the square loss."""
-    sums = gather_moments(saddle.problem, features, _constant(saddle))
+    sums = gather_moments(saddle.problem, features, _constant_map(saddle))
     values, vectors = np.linalg.eigh(np.asarray(sums.primal) / sums.rows)
     inverse = pseudo_inverse(values, penalty_value(saddle.primal_penalty))
     return vectors @ (inverse * (vectors.T @ np.asarray(sums.primal_target)) / sums.rows)
 
 
-def descended(saddle: Saddle, features: FeatureMap, *, tolerance: float, steps: int) -> tuple[np.ndarray, list[float]]:
+def newton_descent(
+    saddle: Saddle, features: FeatureMap, *, tolerance: float, steps: int
+) -> tuple[np.ndarray, list[float]]:
     """(θ, relative gradients at the start and after each step) of Newton's method from zero."""
     risk = Risk(saddle, features)
     theta = np.zeros(features.size)
@@ -236,7 +238,7 @@ def descended(saddle: Saddle, features: FeatureMap, *, tolerance: float, steps: 
     scale = max(risk.scale, np.finfo(float).tiny)
     residuals = [float(np.linalg.norm(gradient)) / scale]
     while residuals[-1] > tolerance and len(residuals) <= steps:
-        moved = _moved(risk, theta, gradient, curvature=curvature)
+        moved = _take_step(risk, theta, gradient, curvature=curvature)
         if moved is None:
             break
         theta = moved
@@ -280,7 +282,7 @@ def _derivatives(loss: Loss, v: jax.Array, y: jax.Array) -> tuple[jax.Array, jax
     return loss.value(v, y), loss.slope(v, y), loss.curvature(v, y)
 
 
-def _moved(risk: Risk, theta: np.ndarray, gradient: np.ndarray, *, curvature: np.ndarray) -> np.ndarray | None:
+def _take_step(risk: Risk, theta: np.ndarray, gradient: np.ndarray, *, curvature: np.ndarray) -> np.ndarray | None:
     """θ after one step, halved until the risk falls, or none where no step lowers it."""
     values, vectors = np.linalg.eigh(curvature)
     # Huber's and the hinges' curvature vanishes far from the data's values; there the step is a gradient's.
@@ -307,15 +309,15 @@ def primal_features(key: jax.Array, saddle: Saddle) -> FeatureMap:
 
 def no_dual(saddle: Saddle) -> DualFunction:
     """The zero function of the context, for a method that has no dual."""
-    return DualFunction(LinearFunction(_constant(saddle), np.zeros(1)), Direct(), saddle.loss)
+    return DualFunction(LinearFunction(_constant_map(saddle), np.zeros(1)), Direct(), saddle.loss)
 
 
-def _constant(saddle: Saddle) -> BasisMap:
+def _constant_map(saddle: Saddle) -> BasisMap:
     """One feature of the context, which is 1."""
     terms = next(iter_terms(saddle.problem))
-    return BasisMap(jax.tree_util.Partial(one), terms.context.shape[1], 1)
+    return BasisMap(jax.tree_util.Partial(constant_feature), terms.context.shape[1], 1)
 
 
-def one(contexts: Any) -> Any:
+def constant_feature(contexts: Any) -> Any:
     """The one feature 1 (n, 1) of contexts (n, c)."""
     return 0 * contexts[:, :1] + 1

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.baselines.least_squares import one
+from dualembed.baselines.least_squares import constant_feature
 from dualembed.links import Direct
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
@@ -157,7 +157,9 @@ class SCGD(StochasticSolver):
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle with the constants for its dual space, their values read as they are."""
-        return dataclasses.replace(saddle, dual=Basis(one), dual_penalty=None, dual_radius=None, link=Direct())
+        return dataclasses.replace(
+            saddle, dual=Basis(constant_feature), dual_penalty=None, dual_radius=None, link=Direct()
+        )
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
         """Raise one clear sentence where a column of the context varies and is not the target."""

@@ -9,21 +9,22 @@ from dualembed.control.linear_control import (
 from dualembed.control.policy_iteration import (
     ConvexityWarning,
     EpsilonGreedy,
+    Improvement,
     PolicyIteration,
     QLearning,
-    Round,
     Stage,
     action_space,
     improve,
 )
+from dualembed.deprecation import renamed
 
 __all__ = [
     "AverageCostSolution",
     "ConvexityWarning",
     "EpsilonGreedy",
+    "Improvement",
     "PolicyIteration",
     "QLearning",
-    "Round",
     "Stage",
     "action_space",
     "average_cost",
@@ -31,3 +32,5 @@ __all__ = [
     "controlled_sampler",
     "improve",
 ]
+
+__getattr__ = renamed(__name__, {"Round": "Improvement"})

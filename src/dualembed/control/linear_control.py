@@ -224,9 +224,9 @@ def _value(sample: Sample, where: str, weight: jax.Array) -> Terms:
 def _principal(now: Sums, following: Sums, primal_penalty: float, dual_penalty: float) -> tuple[float, np.ndarray]:
     """The largest positive eigenvalue of T, and its eigenvector (m,)."""
     operator = MomentSystem(now, dual_penalty).influence(primal_penalty) @ following.means()[0]
-    found, eigenvectors = np.linalg.eig(operator)
+    eigenvalues, eigenvectors = np.linalg.eig(operator)
     # Perron: the eigenvalue of largest modulus is real and positive; noise may give others small imaginary parts.
-    real = np.where(np.abs(found.imag) <= 1e-9 * np.max(np.abs(found)), found.real, -np.inf)
+    real = np.where(np.abs(eigenvalues.imag) <= 1e-9 * np.max(np.abs(eigenvalues)), eigenvalues.real, -np.inf)
     principal = int(np.argmax(real))
     if not real[principal] > 0:
         raise checks.InputError(

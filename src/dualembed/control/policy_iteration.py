@@ -62,13 +62,13 @@ class EpsilonGreedy(eqx.Module):
         pairs = np.concatenate(
             [np.repeat(rows, self.actions, axis=0), np.tile(np.arange(self.actions), len(rows))[:, None]], axis=1
         )
-        found = np.asarray(self.function(pairs), dtype=np.float64)
-        if found.shape != (len(pairs),) or not np.all(np.isfinite(found)):
+        values = np.asarray(self.function(pairs), dtype=np.float64)
+        if values.shape != (len(pairs),) or not np.all(np.isfinite(values)):
             raise checks.InputError(
-                f"Q must give one finite value for each of {len(pairs)} pairs (s, a), but gave shape {found.shape} "
-                f"with {int(np.sum(~np.isfinite(found)))} NaN or infinite value(s)"
+                f"Q must give one finite value for each of {len(pairs)} pairs (s, a), but gave shape {values.shape} "
+                f"with {int(np.sum(~np.isfinite(values)))} NaN or infinite value(s)"
             )
-        return found.reshape(-1, self.actions)
+        return values.reshape(-1, self.actions)
 
     def __call__(self, states: Any) -> np.ndarray:
         """Probabilities (n, A)."""
@@ -102,7 +102,7 @@ def check_epsilon(epsilon: Any) -> None:
         raise checks.InputError(f"epsilon must not be above 1, not {epsilon}; it is a probability")
 
 
-class Round(eqx.Module):
+class Improvement(eqx.Module):
     """One round: the fitted Q, and in how many transitions its policy at s' differs from the one it evaluated.
 
     `value` is that of the evaluated policy by this Q, on average over the states of the transitions.
@@ -143,7 +143,7 @@ class PolicyIteration(eqx.Module):
 
     def fit(
         self, key: jax.Array | int, transitions: Table, *, start: EpsilonGreedy | None = None
-    ) -> tuple[EpsilonGreedy, list[Round]]:
+    ) -> tuple[EpsilonGreedy, list[Improvement]]:
         """(the policy found, what each round found), from columns state, action, reward, next_state, terminated.
 
         `start` is the policy to improve on; by default every action alike. The policy is the last one. Where all
@@ -174,13 +174,13 @@ class PolicyIteration(eqx.Module):
         )
         return policies_so_far[best], history
 
-    def _round(self, key: jax.Array, table: Table, policy: EpsilonGreedy) -> Round:
+    def _round(self, key: jax.Array, table: Table, policy: EpsilonGreedy) -> Improvement:
         """The evaluation of a policy, and by how much the policy that is greedy under it differs."""
         result = self.evaluate(key, table, policy)
         greedy = EpsilonGreedy(result.primal, self.actions, self.epsilon)
         changed = np.any(greedy(table["next_state"]) != policy(table["next_state"]), axis=1)
         value = np.sum(policy(table["state"]) * greedy.values(table["state"]), axis=1)
-        return Round(result, float(np.mean(changed)), float(np.mean(value)))
+        return Improvement(result, float(np.mean(changed)), float(np.mean(value)))
 
     def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.Policy) -> Result:
         """The policy's Q, from transitions of any policy."""
@@ -251,8 +251,8 @@ def improve(
             joined = {name: [*([table[name]] if table else []), fresh[name]] for name in fresh}
             table = {name: np.concatenate(parts)[-window:] for name, parts in joined.items()}
             if number + 1 < stages:
-                found, _ = iteration.fit(jax.random.fold_in(key, number), table, start=policy)
-                policy = EpsilonGreedy(found.function, iteration.actions, epsilon)
+                greedy, _ = iteration.fit(jax.random.fold_in(key, number), table, start=policy)
+                policy = EpsilonGreedy(greedy.function, iteration.actions, epsilon)
             bar.advance(to=number + 1)
     best = sorted(played[1:], key=lambda stage: -stage.mean_return)[:average]
     functions = tuple(stage.policy.function for stage in best if stage.policy.function is not None)

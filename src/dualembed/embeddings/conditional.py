@@ -80,10 +80,10 @@ class ConditionalEmbedding(eqx.Module):
         scales = np.ones(len(x)) if weights is None else np.sqrt(importance_of(weights, len(x)))
         choose = LeaveOneOut(z, scales, target_kernel, seed)
         if isinstance(on, LinearSpace):
-            smoother, chosen = low_rank(on, x, scales, penalty, choose=choose)
+            smoother, chosen = feature_smoother(on, x, scales, penalty, choose=choose)
             return ConditionalEmbedding(smoother, z, chosen)
         checks.instance("what x is regressed on", on, Kernel, "or a linear space, such as spaces.Nystrom(kernel, 300)")
-        smoother, chosen = exact(on, x, scales, penalty, choose=choose)
+        smoother, chosen = kernel_smoother(on, x, scales, penalty, choose=choose)
         return ConditionalEmbedding(smoother, z, chosen)
 
     def weights(self, xs: Any) -> np.ndarray:
@@ -152,7 +152,7 @@ class KernelSmoother(Smoother):
         return KernelFunction(self.kernel, self.x, self._coefficients(values), tile=len(self.x))  # type: ignore[arg-type]
 
     def _coefficients(self, values: np.ndarray) -> np.ndarray:
-        return _scaled(self.scales, cho_solve((self.factor, True), _scaled(self.scales, values)))
+        return _scale_rows(self.scales, cho_solve((self.factor, True), _scale_rows(self.scales, values)))
 
 
 class FeatureSmoother(Smoother):
@@ -202,7 +202,7 @@ class LeaveOneOut:
         return float(PENALTIES[int(np.argmin([error(each) for each in PENALTIES]))])
 
 
-def exact(
+def kernel_smoother(
     kernel: Kernel, x: np.ndarray, scales: np.ndarray, penalty: float | None, *, choose: LeaveOneOut
 ) -> tuple[Smoother, float]:
     """(β by Cholesky over all rows, its penalty)."""
@@ -219,7 +219,7 @@ def exact(
     return KernelSmoother(kernel, x, scales, _cholesky(gram, len(x), penalty)), float(penalty)
 
 
-def low_rank(
+def feature_smoother(
     space: LinearSpace, x: np.ndarray, scales: np.ndarray, penalty: float | None, *, choose: LeaveOneOut
 ) -> tuple[Smoother, float]:
     """(β through the space's features, its penalty)."""
@@ -248,5 +248,5 @@ def _cholesky(gram: np.ndarray, rows: int, penalty: float) -> np.ndarray:
         ) from None
 
 
-def _scaled(scales: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _scale_rows(scales: np.ndarray, values: np.ndarray) -> np.ndarray:
     return scales * values if values.ndim == 1 else scales[:, None] * values

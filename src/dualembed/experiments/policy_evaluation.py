@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from dualembed import baselines, kernels, problems, solvers, spaces
-from dualembed.baselines.mdp_embedding import Run, advance
+from dualembed.baselines.mdp_embedding import EmbeddedRun, advance
 from dualembed.experiments.bellman import Process
 from dualembed.experiments.contenders import (
     Axes,
@@ -157,7 +157,7 @@ class KernelMDP(Stepping):
         ready = self._rival(group[0], samples).prepared(seed, ground.problem)  # type: ignore[arg-type]
 
         @jax.vmap
-        def finished(steps: dict[str, jax.Array]) -> Run:
+        def finished(steps: dict[str, jax.Array]) -> EmbeddedRun:
             rates = schedule(steps)
             return advance(
                 ready.course,

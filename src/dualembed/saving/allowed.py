@@ -142,6 +142,9 @@ PARTS: dict[str, dict[str, str]] = {
     },
 }
 RENAMED: dict[str, str] = {
+    "baselines.Run": "EmbeddedRun",
+    "baselines.Transitions": "EmbeddedTransitions",
+    "control.Round": "Improvement",
     "spaces.Move": "Update",
     "spaces.Trail": "RunningAverage",
 }
