@@ -12,6 +12,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.kernels import Kernel
 from dualembed.spaces.features import FeatureMap
+from dualembed.spaces.nystrom import whiten
 
 CUT = 1e-10  # eigenvalues of the landmarks' kernel below this share of the largest are left out
 
@@ -69,9 +70,7 @@ def trended(
 ) -> TrendedLandmarks:
     """The features of a kernel of (x - centre)/scale at landmarks x (m, d), orthonormal in its RKHS."""
     places = (landmarks - centre) / scale
-    values, vectors = np.linalg.eigh(np.asarray(kernel.gram(places, places)))
-    kept = values > CUT * values[-1]
-    return TrendedLandmarks(kernel, places, vectors[:, kept] / np.sqrt(values[kept]), centre, scale, curved)
+    return TrendedLandmarks(kernel, places, whiten(kernel, places, CUT), centre, scale, curved)
 
 
 class ActionFeatures(FeatureMap):
