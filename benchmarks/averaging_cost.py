@@ -17,7 +17,7 @@ import dualembed as de
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments import noisy
 from dualembed.solvers.stochastic import advance
-from dualembed.spaces import linear, trail
+from dualembed.spaces import base, linear
 
 PRIMAL = kernels.Gaussian(0.05)
 DUAL = kernels.Columns(kernels.Gaussian(0.07), (0,)) * kernels.Columns(kernels.Gaussian(3.0), (1,))
@@ -40,7 +40,9 @@ def seconds(case: str, *, averaging: bool, repeats: int = 5) -> float:
     loop = jax.jit(lambda *parts: advance.__wrapped__(*parts))  # its own cache: the other variant must compile anew
     times = []
     with (
-        mock.patch.object(trail.Trail, "record", trail.Trail.record if averaging else lambda self, *step: self),
+        mock.patch.object(
+            base.RunningAverage, "record", base.RunningAverage.record if averaging else lambda self, *step: self
+        ),
         mock.patch.object(
             linear,
             "running_average",

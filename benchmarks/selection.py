@@ -30,7 +30,7 @@ from dualembed import kernels, problems, sources
 from dualembed.experiments import navigation, noisy
 from dualembed.linear import gather_moments
 from dualembed.selection import auto, automatic, honest_score
-from dualembed.solvers.closed_form import path
+from dualembed.solvers.closed_form import solution_path
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.nystrom import whitened
 
@@ -83,7 +83,7 @@ def navigation_oracle(rows: int, seed: int) -> float:
             primal = whitened(make(width), landmarks)
             for dual_width in (0.07, 0.1, 0.15):
                 sums = gather_moments(problem, primal, whitened(kernels.Gaussian(dual_width), centres))
-                thetas = path(sums, PRIMAL_PENALTIES, DUAL_PENALTIES)[0].reshape(-1, primal.size)
+                thetas = solution_path(sums, PRIMAL_PENALTIES, DUAL_PENALTIES)[0].reshape(-1, primal.size)
                 errors = few_state_errors(primal, thetas, few)
                 candidates += [
                     (float(error), LinearFunction(primal, theta)) for error, theta in zip(errors, thetas, strict=True)

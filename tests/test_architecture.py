@@ -27,7 +27,7 @@ ROWS = [
     {"saddle", "linear"},
     {"problems", "spaces"},
     {"data"},
-    {"losses", "links", "kernels", "sources", "samplers", "schedules", "trigonometry"},
+    {"losses", "links", "kernels", "sources", "samplers", "schedules"},
     {"checks", "estimates", "progress", "files", "compilation", "threads", "deprecation"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.

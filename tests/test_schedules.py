@@ -30,3 +30,9 @@ def test_the_value_at_step_sixteen(schedule: schedules.Schedule, at_sixteen: flo
 def test_a_bad_rate_is_named(kind: type[schedules.Schedule], rate: object) -> None:
     with pytest.raises(InputError, match="rate must be"):
         kind(rate)
+
+
+@pytest.mark.parametrize(("power", "words"), [(-1.0, "power must not be negative"), ("half", "power must be a number")])
+def test_a_bad_power_is_named(power: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        schedules.Power(1.0, power)

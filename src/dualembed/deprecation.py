@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,20 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
             told.append(name)
             warn(old, new)
         return getattr(home, name)
+
+    return find
+
+
+def renamed(module: str, names: dict[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module with old names, each given with the new one, whose value it has; it warns once."""
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn(f"{module}.{name}", f"{module}.{names[name]}")
+        value = getattr(sys.modules[module], names[name])
+        setattr(sys.modules[module], name, value)  # the next look-up is an ordinary one
+        return value
 
     return find
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.scipy.ndimage import map_coordinates
 
 from dualembed import checks
-from dualembed.sources import Dataset, LaidOut, Plan, Sample
+from dualembed.sources import Dataset, Plan, PlannedSource, Sample
 
 Draw = Callable[[jax.Array, jax.Array], jax.Array]
 """A function (key, x) -> z, x and z vectors."""
@@ -31,8 +31,8 @@ def _exact(value: Any) -> Any:
 
     They take the precision of the inputs that they meet: draws are in float64 where closed forms are.
     """
-    found = checks.real(value)
-    return found if isinstance(value, jax.Array) or np.ndim(found) == 0 else np.asarray(value, dtype=np.float64)
+    numbers = checks.real(value)
+    return numbers if isinstance(value, jax.Array) or np.ndim(numbers) == 0 else np.asarray(value, dtype=np.float64)
 
 
 class Sampler(eqx.Module):
@@ -272,7 +272,7 @@ def resampled(dataset: Dataset, sampler: Draw, draws: int = 1) -> Resampled:
     return Resampled(dataset, sampler, draws)
 
 
-class Resampled(LaidOut):
+class Resampled(PlannedSource):
     """Rows of a finite data set, visited as those of a `Dataset`, with z ~ p(z | x) drawn anew at each visit.
 
     The column z has shape (B, dz), or (B, M, dz) for M > 1 draws, in the precision in force: float64 under

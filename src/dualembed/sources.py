@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.deprecation import renamed
 
 Sample = dict[str, Any]  # of JAX or NumPy arrays
 Span = tuple["Plan", int, int]
@@ -46,7 +47,7 @@ class Source(eqx.Module):
         """(plan, start, stop) for each stretch between consecutive marks; ends early when samples run out."""
 
 
-class LaidOut(Source):
+class PlannedSource(Source):
     """A source whose whole run is known in advance, so that it can be jitted and vmapped as one loop."""
 
     @abstractmethod
@@ -60,7 +61,7 @@ class LaidOut(Source):
             yield plan, start, stop
 
 
-class Dataset(LaidOut):
+class Dataset(PlannedSource):
     """A finite data set, visited in a new random order on every pass; kept in float64, for closed forms.
 
     >>> Dataset(x=[[0.0], [1.0]], y=[1.0, 2.0]).rows
@@ -72,7 +73,7 @@ class Dataset(LaidOut):
     def __init__(self, **columns: Any) -> None:
         if not columns:
             raise checks.InputError("a Dataset needs at least one column, such as Dataset(x=..., y=..., z=...)")
-        self.table = {name: _kept(name, column) for name, column in columns.items()}
+        self.table = {name: _as_column(name, column) for name, column in columns.items()}
         lengths = {name: column.shape[0] if column.ndim else 0 for name, column in self.table.items()}
         if len(set(lengths.values())) > 1 or 0 in lengths.values():
             raise checks.InputError(f"the columns of a Dataset need equally many rows, but have {lengths}")
@@ -108,7 +109,7 @@ class Dataset(LaidOut):
         return DatasetPlan(self.columns, order, first_visit)
 
 
-def _kept(name: str, column: Any) -> Any:
+def _as_column(name: str, column: Any) -> Any:
     """The column, checked, with all its digits: as NumPy float64 on the host, unless it is being traced."""
     checked = checks.array(name, column)
     return checked if checks.traced(checked) else np.asarray(column, dtype=np.float64)
@@ -127,7 +128,7 @@ class DatasetPlan(Plan):
         return jax.tree.map(lambda column: column[rows], self.columns), self.slots[rows]
 
 
-class Simulator(LaidOut):
+class Simulator(PlannedSource):
     """Endless fresh samples: `draw(key)` gives one sample, a dictionary of arrays.
 
     >>> def draw(key):
@@ -189,27 +190,27 @@ class Stream(Source):
     Rows are cut into batches of the solver's size; rows that do not fill the last batch are left in `leftover`.
     """
 
-    feed: _Feed = eqx.field(static=True)
+    buffer: _Buffer = eqx.field(static=True)
 
     def __init__(self, batches: Iterable[dict[str, Any]]) -> None:
         if isinstance(batches, dict):
             raise checks.InputError("a Stream needs an iterable of batches; for one dictionary of columns use Dataset")
         try:
-            self.feed = _Feed(iter(batches))
+            self.buffer = _Buffer(iter(batches))
         except TypeError:
             raise checks.InputError(f"a Stream needs an iterable of batches, not {batches!r}") from None
 
     @property
     def leftover(self) -> int:
         """Rows received but not used, too few for a batch."""
-        return self.feed.held
+        return self.buffer.held
 
     def pilot(self, key: jax.Array, size: int) -> Sample:
         """The first rows, which stay in the stream and are still learnt from."""
-        self.feed.fill(size)
-        if not self.feed.held:
+        self.buffer.fill(size)
+        if not self.buffer.held:
             raise checks.InputError("the stream is empty; give at least one batch")
-        return self.feed.peek(size)
+        return self.buffer.peek(size)
 
     def capacity(self, *, batch: int, steps: int) -> int:
         """Every row is new."""
@@ -219,10 +220,10 @@ class Stream(Source):
         """Batches stacked up to the next mark, padded to one length so that the loop compiles once."""
         longest = max(stop - start for start, stop in itertools.pairwise(marks))
         for start, stop in itertools.pairwise(marks):
-            self.feed.fill(batch * (stop - start))
-            ready = min(stop - start, self.feed.held // batch)
+            self.buffer.fill(batch * (stop - start))
+            ready = min(stop - start, self.buffer.held // batch)
             if ready:
-                yield StreamPlan(self.feed.take(batch, ready, longest), jnp.asarray(start)), start, start + ready
+                yield StreamPlan(self.buffer.take(batch, ready, longest), jnp.asarray(start)), start, start + ready
             if ready < stop - start:
                 return
 
@@ -240,7 +241,7 @@ class StreamPlan(Plan):
         return sample, step * size + jnp.arange(size)
 
 
-class _Feed:
+class _Buffer:
     """Rows waiting between the iterator and the solver."""
 
     def __init__(self, batches: Iterator[dict[str, Any]]) -> None:
@@ -275,11 +276,11 @@ class _Feed:
 
     def peek(self, rows: int) -> Sample:
         """The first rows waiting, as JAX arrays."""
-        return {name: jnp.asarray(column[:rows]) for name, column in self._joined().items()}
+        return {name: jnp.asarray(column[:rows]) for name, column in self._join().items()}
 
     def take(self, batch: int, count: int, padded: int) -> Sample:
         """`count` batches off the front, stacked and zero-padded to `padded` batches."""
-        joined, rows = self._joined(), batch * count
+        joined, rows = self._join(), batch * count
         self.waiting = [{name: column[rows:] for name, column in joined.items()}]
         self.held -= rows
 
@@ -290,8 +291,11 @@ class _Feed:
 
         return {name: stack(column) for name, column in joined.items()}
 
-    def _joined(self) -> dict[str, np.ndarray]:
+    def _join(self) -> dict[str, np.ndarray]:
         if len(self.waiting) > 1:
             names = self.waiting[0]
             self.waiting = [{name: np.concatenate([part[name] for part in self.waiting]) for name in names}]
         return self.waiting[0]
+
+
+__getattr__ = renamed(__name__, {"LaidOut": "PlannedSource"})

@@ -15,7 +15,7 @@ from tests.conformance.cases import KERNEL, SPACES
 from dualembed import losses, problems, schedules, solvers, sources
 from dualembed.saddle import Saddle
 from dualembed.solvers.stochastic import Run, step
-from dualembed.spaces.base import Move, Regulariser
+from dualembed.spaces.base import Regulariser, Update
 from dualembed.spaces.doubly_stochastic import draw_block
 
 ROWS, POINTS, DIMENSION = 12, 2, 2
@@ -161,12 +161,12 @@ def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, othe
     pair = {"primal": SPACES[other], "dual": SPACES[other], role: SPACES["doubly-stochastic"]}
     saddle = Saddle(problems.Moment(data(), terms_numpy), **pair, primal_penalty=PENALTY[0], dual_penalty=PENALTY[1])
     _, run, batch = started(saddle)
-    move, rate, regulariser = move_of(saddle, run, batch, role)
+    update, rate, regulariser = update_of(saddle, run, batch, role)
     space, state = getattr(saddle, role), getattr(run, role)
 
     def new_block(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """(what the new block adds at the probes, the coefficients of the blocks before) under features from key."""
-        new = space.descend(eqx.tree_at(lambda s: s.key, state, key), move, rate, regulariser)
+        new = space.descend(eqx.tree_at(lambda s: s.key, state, key), update, rate, regulariser)
         features = draw_block(key, 3, KERNEL, size=space.block, dimension=DIMENSION)
         return features(PROBES) @ new.coefficients[3], new.coefficients[:3]
 
@@ -182,7 +182,7 @@ def test_doubly_stochastic_steps_are_the_gradient_in_expectation(role: str, othe
     assert np.all(4 * error < 0.2 * np.max(np.abs(expected)))  # the test could tell a wrong factor
 
 
-def move_of(saddle: Saddle, run: Run, batch: Any, role: str) -> tuple[Move, float, Regulariser]:
+def update_of(saddle: Saddle, run: Run, batch: Any, role: str) -> tuple[Update, float, Regulariser]:
     """The fourth step as the space in that role sees it."""
     terms = saddle.problem.terms(batch[0])
     values = everywhere(saddle.primal, run.primal, terms)[0].reshape(ROWS, POINTS)
@@ -190,6 +190,6 @@ def move_of(saddle: Saddle, run: Run, batch: Any, role: str) -> tuple[Move, floa
     primal_slopes, dual_slopes = saddle.slopes(terms, values, dual_values)
     number = jnp.asarray(3)
     if role == "primal":
-        return Move(terms.points, values, primal_slopes, batch[1], number), RATE[0], saddle.primal_regulariser
-    move = Move(terms.context[:, None], dual_values[:, None], -dual_slopes[:, None], batch[1], number)
-    return move, RATE[1], saddle.dual_regulariser
+        return Update(terms.points, values, primal_slopes, batch[1], number), RATE[0], saddle.primal_regulariser
+    update = Update(terms.context[:, None], dual_values[:, None], -dual_slopes[:, None], batch[1], number)
+    return update, RATE[1], saddle.dual_regulariser

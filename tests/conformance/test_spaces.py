@@ -14,7 +14,7 @@ from tests.conformance.cases import KERNEL, SPACES
 
 from dualembed import kernels, spaces
 from dualembed.checks import InputError
-from dualembed.spaces.base import Layout, Move, Regulariser
+from dualembed.spaces.base import Layout, Regulariser, Update
 from dualembed.spaces.doubly_stochastic import draw_block
 from dualembed.spaces.nystrom import KMeansPlusPlus, LeverageScores
 
@@ -33,14 +33,14 @@ def states(name: str, case: str, rows: int = STEPS * BATCH) -> list[Any]:
     layout = Layout(pilot(), steps=STEPS, batch=BATCH, per_sample=PER_SAMPLE, capacity=rows)
     points = jax.random.normal(jax.random.key(1), (rows, PER_SAMPLE, DIMENSION))
     found = [space.init(jax.random.key(2), layout)]
-    advance = jax.jit(lambda state, move, step: space.descend(state, move, step, regulariser))
+    advance = jax.jit(lambda state, update, step: space.descend(state, update, step, regulariser))
     evaluate = evaluation(name)
     for number in range(STEPS):
         slots = (number * BATCH + jnp.arange(BATCH)) % rows
         here = points[slots]
         values = evaluate(found[-1], here.reshape(-1, DIMENSION)).reshape(BATCH, PER_SAMPLE)
         slopes = jax.random.normal(jax.random.fold_in(jax.random.key(3), number), (BATCH, PER_SAMPLE))
-        found.append(advance(found[-1], Move(here, values, slopes, slots, jnp.asarray(number)), step_size(number)))
+        found.append(advance(found[-1], Update(here, values, slopes, slots, jnp.asarray(number)), step_size(number)))
     return found
 
 
@@ -152,7 +152,7 @@ def test_doubly_stochastic_predictions_redrawn_from_seeds_equal_stored_features(
     stored = jnp.concatenate([block(XS) for block in blocks], axis=1)  # (points, all features)
     for coefficients, function in (
         (state.coefficients, space.last(state)),
-        (state.trail.averages(), space.averaged(state)),
+        (state.average.averages(), space.averaged(state)),
     ):
         # The same numbers in another order of summation: equal to rounding of the last digit.
         np.testing.assert_allclose(function(XS), stored @ coefficients.reshape(-1), rtol=0, atol=5e-7)

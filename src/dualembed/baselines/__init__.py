@@ -1,22 +1,15 @@
-"""Rivals, one a file, each as its authors would want it: a solver of any saddle, or a `fit` for one kind of problem.
+"""Rivals, each as its authors would want it: a solver of any saddle, or a `fit` for one kind of problem.
 
 Either way a `Result` comes out. Solvers: `dualembed.solve(key, saddle, baselines.LSTD())`; what has no dual leaves the
 saddle's aside and gives the zero function for it.
 """
 
-from dualembed.baselines.compositional import SCGD
 from dualembed.baselines.conditional_embedding import ConditionalEmbeddingTwoStep
-from dualembed.baselines.double_sampling import DoubleSampling
-from dualembed.baselines.gtd2 import GTD2
-from dualembed.baselines.kernel_bellman import KernelBellmanLoss
-from dualembed.baselines.kernel_iv import KernelIV
-from dualembed.baselines.lstd import LSTD
+from dualembed.baselines.instrumental import KernelIV, TwoStageLeastSquares
+from dualembed.baselines.least_squares import BRM, LSTD, BatchSAA, KernelBellmanLoss
 from dualembed.baselines.mdp_embedding import MDPKernelEmbedding, MDPRandomFeatureEmbedding
-from dualembed.baselines.residual_gradient import SGDSAA, ResidualGradient
-from dualembed.baselines.sample_average import BRM, BatchSAA
-from dualembed.baselines.temporal_difference import TD0, TDC
-from dualembed.baselines.two_stage_least_squares import TwoStageLeastSquares
-from dualembed.baselines.virtual_samples import VirtualSamples
+from dualembed.baselines.residual_gradient import SCGD, SGDSAA, DoubleSampling, ResidualGradient, VirtualSamples
+from dualembed.baselines.temporal_difference import GTD2, TD0, TDC
 
 __all__ = [
     "BRM",

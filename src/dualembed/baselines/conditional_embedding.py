@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.links import Legendre
 from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction
 from dualembed.solvers.base import EarlyStopWarning, Pair, Result
 from dualembed.solvers.newton import check_smooth
-from dualembed.spaces.base import FeatureMap, Layout
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.nystrom import Nystrom, whitened
 
@@ -88,11 +88,11 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         phi = evaluate_features(on_x, x)
         psi = evaluate_features(on_z, z.reshape(-1, z.shape[-1])).reshape(*z.shape[:2], -1).mean(axis=1)
         embedding_penalty, penalty = self._penalties(phi, psi, y)
-        operator = FirstStage(phi, psi).operator(embedding_penalty)
+        operator = EmbeddingFirstStage(phi, psi).operator(embedding_penalty)
         (weights,), residual = second_stage(phi @ operator, y, self.loss, [penalty])
         primal, mean = LinearFunction(on_z, weights), LinearFunction(on_x, operator @ weights)
         dual = DualFunction(mean, Legendre(), self.loss)
-        finite, message = bool(np.all(np.isfinite(weights))), _epilogue(residual)
+        finite, message = bool(np.all(np.isfinite(weights))), _stop_message(residual)
         if message:
             warnings.warn(message, EarlyStopWarning, stacklevel=2)
         chosen = {"penalty": penalty, "embedding_penalty": embedding_penalty}
@@ -113,7 +113,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
     def _penalties(self, phi: np.ndarray, psi: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         """(μ, λ): what was given, the rest by leave-one-out and by cross-validation."""
         if self.embedding_penalty is None:
-            stage = FirstStage(phi, psi)
+            stage = EmbeddingFirstStage(phi, psi)
             first = float(EMBEDDING_PENALTIES[np.argmin([stage.error(each) for each in EMBEDDING_PENALTIES])])
         else:
             first = float(self.embedding_penalty)
@@ -125,14 +125,14 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
             kept = np.setdiff1d(order, held)
             # By the representer theorem a fit in the span of all points is one in the span of the rows it sees.
             path, _ = second_stage(
-                phi[kept] @ FirstStage(phi[kept], psi[kept]).operator(first), y[kept], self.loss, PENALTIES
+                phi[kept] @ EmbeddingFirstStage(phi[kept], psi[kept]).operator(first), y[kept], self.loss, PENALTIES
             )
-            predicted = FirstStage(phi[held], psi[held] @ np.asarray(path).T).without_own(first)
+            predicted = EmbeddingFirstStage(phi[held], psi[held] @ np.asarray(path).T).without_own(first)
             errors += np.sum(_of_loss(self.loss, "value", predicted, y[held][:, None]), axis=0)
         return first, float(PENALTIES[np.nanargmin(errors)])
 
 
-class FirstStage:
+class EmbeddingFirstStage:
     """The regression of ψ(z) on φ(x), for every penalty from one eigendecomposition of ΦᵀΦ."""
 
     def __init__(self, phi: np.ndarray, psi: np.ndarray) -> None:
@@ -229,7 +229,7 @@ def _columns(context: Any, target: Any, draws: Any) -> tuple[np.ndarray, np.ndar
     return x.reshape(len(x), -1), y, z if z.ndim == 3 else z.reshape(len(z), 1, -1)
 
 
-def _epilogue(residual: float) -> str:
+def _stop_message(residual: float) -> str:
     """What went otherwise than planned; empty when nothing did."""
     if residual <= 1e3 * TOLERANCE:
         return ""

@@ -20,7 +20,7 @@ import numpy as np
 from dualembed import checks, compilation
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Kernel
-from dualembed.kernels.arrays import check_single
+from dualembed.kernels.base import check_single
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.problems import PolicyEvaluation
@@ -28,8 +28,8 @@ from dualembed.saddle import DualFunction
 from dualembed.schedules import OffsetLinear, Schedule
 from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace
 from dualembed.sources import Dataset
-from dualembed.spaces.base import FeatureMap, Function, Layout, Regulariser
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.base import Function, Layout, Regulariser
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace, running_average
 from dualembed.spaces.rkhs import KernelFunction
 
@@ -37,7 +37,7 @@ TABLE = 2**29  # embedding weights held at most, two gigabytes of float32
 TILE = 512  # centres whose kernel values are made at one time, and rows embedded at one time
 
 
-class Transitions(eqx.Module):
+class EmbeddedTransitions(eqx.Module):
     """The columns of a data set of transitions, in float64: ρ is 1 where that is not said."""
 
     state: np.ndarray  # (N, d)
@@ -47,7 +47,7 @@ class Transitions(eqx.Module):
     bootstrap: np.ndarray  # what V(s') counts for: discount^steps, one step where that is not said; 0 at an end
 
     @staticmethod
-    def of(problem: PolicyEvaluation) -> Transitions:
+    def of(problem: PolicyEvaluation) -> EmbeddedTransitions:
         """Those of a policy evaluation on a finite data set, checked."""
         checks.instance("problem", problem, PolicyEvaluation, "such as problems.PolicyEvaluation(dataset, 0.9)")
         checks.instance("the problem's source", problem.source, Dataset, "since the embedding needs all transitions")
@@ -58,7 +58,7 @@ class Transitions(eqx.Module):
             )
         table = {name: np.asarray(column) for name, column in problem.source.table.items()}  # type: ignore[attr-defined]
         ones = np.ones(len(table["reward"]))
-        return Transitions(
+        return EmbeddedTransitions(
             table["state"].reshape(len(ones), -1),
             table["next_state"].reshape(len(ones), -1),
             table["reward"],
@@ -66,7 +66,7 @@ class Transitions(eqx.Module):
             (1 - table.get("terminated", 0 * ones)) * float(problem.discount) ** table.get("steps", ones),
         )
 
-    def drawn(self, key: jax.Array, cap: int | None) -> Transitions:
+    def drawn(self, key: jax.Array, cap: int | None) -> EmbeddedTransitions:
         """At most `cap` of them, at random."""
         if cap is None or cap >= len(self.reward):
             return self
@@ -92,7 +92,9 @@ class EmbeddedSGD(eqx.Module):
             checks.count("cap", self.cap, at_least=2)
 
     @abstractmethod
-    def embed(self, key: jax.Array, kept: Transitions, data: Transitions) -> tuple[ConditionalEmbedding, Course]:
+    def embed(
+        self, key: jax.Array, kept: EmbeddedTransitions, data: EmbeddedTransitions
+    ) -> tuple[ConditionalEmbedding, Course]:
         """(the embedding of the kept transitions, what the compiled loop over all of them reads, in NumPy)."""
 
     def fit(self, key: jax.Array | int, problem: PolicyEvaluation, probe: Probe | Metric | None = None) -> Result:
@@ -107,11 +109,11 @@ class EmbeddedSGD(eqx.Module):
         wanted = probe.marks(self.steps) if probe else set()
         seen: list[tuple[int, Any, Any]] = []
 
-        def pairs(run: Run) -> Iterator[Pair]:
+        def pairs(run: EmbeddedRun) -> Iterator[Pair]:
             for weights in (run.average, run.current):
                 yield with_residual(to_numpy(course.function(weights)), embedding, kept)
 
-        def look(step: int, run: Run) -> None:
+        def look(step: int, run: EmbeddedRun) -> None:
             if probe is not None and step in wanted:
                 seen.append((step, *probe.look(*pairs(run))))
 
@@ -124,14 +126,14 @@ class EmbeddedSGD(eqx.Module):
         averaged, last = pairs(run)
         at = np.asarray([stop for stop, *_ in seen], dtype=int)
         trace = Trace(at, at * self.batch, [metric for _, metric, _ in seen], [metric for *_, metric in seen])
-        message = self._epilogue(run)
+        message = self._stop_message(run)
         if message:
             warnings.warn(message, DivergenceWarning, stacklevel=2)
         return Result(averaged.primal, averaged.dual, trace, not message, last, int(run.taken), message)
 
     def prepared(self, key: jax.Array | int, problem: PolicyEvaluation) -> Prepared:
         """The embedding, which no step size changes, and the order of the rows."""
-        data = Transitions.of(problem)
+        data = EmbeddedTransitions.of(problem)
         draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
         kept = data.drawn(draw_key, self.cap)
         embedding, course = self.embed(embed_key, kept, data)
@@ -141,7 +143,7 @@ class EmbeddedSGD(eqx.Module):
             course = jax.tree.map(jnp.asarray, course)
         return Prepared(kept, embedding, course, order, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
 
-    def _epilogue(self, run: Run) -> str:
+    def _stop_message(self, run: EmbeddedRun) -> str:
         """What went otherwise than planned; empty when nothing did."""
         if run.alive:
             return ""
@@ -181,7 +183,9 @@ class MDPKernelEmbedding(EmbeddedSGD):
             checks.instance(name, getattr(self, name), Kernel, "such as kernels.Gaussian(0.1)")
         check_penalty(self.penalty)
 
-    def embed(self, key: jax.Array, kept: Transitions, data: Transitions) -> tuple[ConditionalEmbedding, Course]:
+    def embed(
+        self, key: jax.Array, kept: EmbeddedTransitions, data: EmbeddedTransitions
+    ) -> tuple[ConditionalEmbedding, Course]:
         """β of every row, computed in float64."""
         rows, columns = len(data.reward), len(kept.reward)
         if rows * columns > TABLE:
@@ -222,7 +226,9 @@ class MDPRandomFeatureEmbedding(EmbeddedSGD):
             checks.instance(name, getattr(self, name), LinearSpace, "such as spaces.Fourier(kernels.Gaussian(0.1))")
         check_penalty(self.penalty)
 
-    def embed(self, key: jax.Array, kept: Transitions, data: Transitions) -> tuple[ConditionalEmbedding, Course]:
+    def embed(
+        self, key: jax.Array, kept: EmbeddedTransitions, data: EmbeddedTransitions
+    ) -> tuple[ConditionalEmbedding, Course]:
         """δ of every row, computed in float64."""
         self.space.check(data.state.shape[1])
         key, embedding_key = jax.random.split(key)
@@ -328,19 +334,19 @@ class FeatureCourse(Course):
 class Prepared(NamedTuple):
     """All that a run needs before its first step; its values count as diverging beyond the limit."""
 
-    kept: Transitions
+    kept: EmbeddedTransitions
     embedding: ConditionalEmbedding
     course: Course
     order: jax.Array  # (steps, batch), the rows of every batch
     limit: float
 
-    def begin(self) -> Run:
+    def begin(self) -> EmbeddedRun:
         """The run before its first step."""
         with jax.enable_x64(True):
-            return Run.begin(self.course, self.limit)
+            return EmbeddedRun.begin(self.course, self.limit)
 
 
-class Run(eqx.Module):
+class EmbeddedRun(eqx.Module):
     """V's weights, their average, and how the run fares: steps are taken only while values keep below the limit."""
 
     current: jax.Array
@@ -352,19 +358,27 @@ class Run(eqx.Module):
     limit: jax.Array
 
     @staticmethod
-    def begin(course: Course, limit: float) -> Run:
+    def begin(course: Course, limit: float) -> EmbeddedRun:
         """The run before its first step."""
         weights, kept_up = course.begin()
-        return Run(weights, kept_up, weights, jnp.zeros(()), jnp.asarray(True), jnp.asarray(0), jnp.asarray(limit))
+        return EmbeddedRun(
+            weights, kept_up, weights, jnp.zeros(()), jnp.asarray(True), jnp.asarray(0), jnp.asarray(limit)
+        )
 
 
 @jax.jit
 def advance(
-    course: Course, schedule: Schedule, regulariser: Regulariser, run: Run, order: jax.Array, start: int, stop: int
-) -> Run:
+    course: Course,
+    schedule: Schedule,
+    regulariser: Regulariser,
+    run: EmbeddedRun,
+    order: jax.Array,
+    start: int,
+    stop: int,
+) -> EmbeddedRun:
     """The run after steps start..stop-1, batch t being the rows order[t], in one compiled loop."""
 
-    def step(number: jax.Array, run: Run) -> Run:
+    def step(number: jax.Array, run: EmbeddedRun) -> EmbeddedRun:
         rows = order[number]
         residual, met = course.residuals(run.current, run.kept_up, rows)
         alive = run.alive & (jnp.max(jnp.abs(met)) < run.limit)  # NaN compares false
@@ -373,7 +387,7 @@ def advance(
         average, total = running_average(run.average, run.current, run.total, rate)
         shrunk = jax.tree.map(lambda leaf: regulariser.shrinkage(rate) * leaf, (run.current, run.kept_up))
         current, kept_up = course.move(*shrunk, rows=rows, slopes=slopes)
-        return Run(current, kept_up, average, total, alive, run.taken + alive, run.limit)
+        return EmbeddedRun(current, kept_up, average, total, alive, run.taken + alive, run.limit)
 
     return jax.lax.fori_loop(start, stop, step, run)
 
@@ -398,7 +412,7 @@ class BellmanResidual(Function):
         return self.value.norm2() + self.expected.norm2()
 
 
-def with_residual(value: Function, embedding: ConditionalEmbedding, kept: Transitions) -> Pair:
+def with_residual(value: Function, embedding: ConditionalEmbedding, kept: EmbeddedTransitions) -> Pair:
     """V, and its Bellman residual by the embedding of the kept transitions."""
     following = kept.reward + kept.bootstrap * np.asarray(value(kept.next_state))
     residual = BellmanResidual(value, embedding.regression(following))

@@ -1,18 +1,30 @@
 """Control: policy iteration, Q-learning, and optimal control from the desirability function."""
 
-from dualembed.control.average_cost import AverageCostSolution, average_cost
-from dualembed.control.desirability import controlled_probabilities, controlled_sampler
-from dualembed.control.online import Stage, improve
-from dualembed.control.policy_iteration import EpsilonGreedy, PolicyIteration, Round, action_space
-from dualembed.control.q_learning import ConvexityWarning, QLearning
+from dualembed.control.linear_control import (
+    AverageCostSolution,
+    average_cost,
+    controlled_probabilities,
+    controlled_sampler,
+)
+from dualembed.control.policy_iteration import (
+    ConvexityWarning,
+    EpsilonGreedy,
+    Improvement,
+    PolicyIteration,
+    QLearning,
+    Stage,
+    action_space,
+    improve,
+)
+from dualembed.deprecation import renamed
 
 __all__ = [
     "AverageCostSolution",
     "ConvexityWarning",
     "EpsilonGreedy",
+    "Improvement",
     "PolicyIteration",
     "QLearning",
-    "Round",
     "Stage",
     "action_space",
     "average_cost",
@@ -20,3 +32,5 @@ __all__ = [
     "controlled_sampler",
     "improve",
 ]
+
+__getattr__ = renamed(__name__, {"Round": "Improvement"})

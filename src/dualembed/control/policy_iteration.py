@@ -1,24 +1,32 @@
-"""Policy iteration: action values of the present policy by the saddle, then a greedier policy, and again."""
+"""Policy iteration by the saddle, on given transitions or in an environment, and Q-learning.
+
+A round fits the action values of the present policy and goes on with a policy that is greedier under them.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
 from dualembed.data import policies
+from dualembed.data.environments import collect
 from dualembed.data.policies import state_rows
 from dualembed.data.trajectories import check_discount
 from dualembed.kernels import Categorical, Columns, Gaussian
-from dualembed.problems import ActionValue
+from dualembed.problems import ActionValue, Terms
+from dualembed.progress import track
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import EarlyStopWarning, Result, Solver, solve
+from dualembed.schedules import OffsetSqrt, Schedule
+from dualembed.solvers.base import EarlyStopWarning, Probe, Result, Solver, solve
 from dualembed.solvers.closed_form import ClosedForm
+from dualembed.solvers.stochastic import Seen, StochasticSolver
 from dualembed.sources import Dataset
 from dualembed.spaces.base import FunctionSpace
 from dualembed.spaces.nystrom import Nystrom
@@ -27,6 +35,7 @@ Table = dict[str, Any]
 
 OSCILLATES = 0.1  # of the next states, in which a policy that settles does not change for ever
 FEWEST_ROUNDS = 4  # of which all must change the policy by as much before it is said to go back and forth
+COPIES = 4  # environments played side by side; more would cut episodes that a good policy makes long
 
 
 class EpsilonGreedy(eqx.Module):
@@ -54,13 +63,13 @@ class EpsilonGreedy(eqx.Module):
         pairs = np.concatenate(
             [np.repeat(rows, self.actions, axis=0), np.tile(np.arange(self.actions), len(rows))[:, None]], axis=1
         )
-        found = np.asarray(self.function(pairs), dtype=np.float64)
-        if found.shape != (len(pairs),) or not np.all(np.isfinite(found)):
+        values = np.asarray(self.function(pairs), dtype=np.float64)
+        if values.shape != (len(pairs),) or not np.all(np.isfinite(values)):
             raise checks.InputError(
-                f"Q must give one finite value for each of {len(pairs)} pairs (s, a), but gave shape {found.shape} "
-                f"with {int(np.sum(~np.isfinite(found)))} NaN or infinite value(s)"
+                f"Q must give one finite value for each of {len(pairs)} pairs (s, a), but gave shape {values.shape} "
+                f"with {int(np.sum(~np.isfinite(values)))} NaN or infinite value(s)"
             )
-        return found.reshape(-1, self.actions)
+        return values.reshape(-1, self.actions)
 
     def __call__(self, states: Any) -> np.ndarray:
         """Probabilities (n, A)."""
@@ -94,7 +103,7 @@ def check_epsilon(epsilon: Any) -> None:
         raise checks.InputError(f"epsilon must not be above 1, not {epsilon}; it is a probability")
 
 
-class Round(eqx.Module):
+class Improvement(eqx.Module):
     """One round: the fitted Q, and in how many transitions its policy at s' differs from the one it evaluated.
 
     `value` is that of the evaluated policy by this Q, on average over the states of the transitions.
@@ -135,7 +144,7 @@ class PolicyIteration(eqx.Module):
 
     def fit(
         self, key: jax.Array | int, transitions: Table, *, start: EpsilonGreedy | None = None
-    ) -> tuple[EpsilonGreedy, list[Round]]:
+    ) -> tuple[EpsilonGreedy, list[Improvement]]:
         """(the policy found, what each round found), from columns state, action, reward, next_state, terminated.
 
         `start` is the policy to improve on; by default every action alike. The policy is the last one. Where all
@@ -166,13 +175,13 @@ class PolicyIteration(eqx.Module):
         )
         return policies_so_far[best], history
 
-    def _round(self, key: jax.Array, table: Table, policy: EpsilonGreedy) -> Round:
+    def _round(self, key: jax.Array, table: Table, policy: EpsilonGreedy) -> Improvement:
         """The evaluation of a policy, and by how much the policy that is greedy under it differs."""
         result = self.evaluate(key, table, policy)
         greedy = EpsilonGreedy(result.primal, self.actions, self.epsilon)
         changed = np.any(greedy(table["next_state"]) != policy(table["next_state"]), axis=1)
         value = np.sum(policy(table["state"]) * greedy.values(table["state"]), axis=1)
-        return Round(result, float(np.mean(changed)), float(np.mean(value)))
+        return Improvement(result, float(np.mean(changed)), float(np.mean(value)))
 
     def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.PolicyFunction) -> Result:
         """The policy's Q, from transitions of any policy."""
@@ -191,3 +200,123 @@ class PolicyIteration(eqx.Module):
             raise checks.InputError(f"policy iteration needs the columns {', '.join(needed)}; {missing[0]} is missing")
         policies.action_numbers(transitions["action"], self.actions, len(transitions["action"]))
         return [*needed, *(["terminated"] if "terminated" in transitions else [])]
+
+
+class Stage(eqx.Module):
+    """A policy that was played: how many transitions there were when it was done, and its mean return."""
+
+    policy: EpsilonGreedy
+    transitions: int
+    mean_return: float
+
+
+class Mean(eqx.Module):
+    """x -> the mean of several functions at x."""
+
+    functions: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, xs: Any) -> np.ndarray:
+        return np.mean([np.asarray(function(xs)) for function in self.functions], axis=0)
+
+
+def improve(
+    key: jax.Array | int,
+    env: Any,
+    iteration: PolicyIteration,
+    *,
+    transitions: int = 1000,
+    stages: int = 12,
+    average: int = 5,
+    epsilon: float = 0.2,
+    window: int = 30_000,
+    seed: int = 0,
+) -> tuple[EpsilonGreedy, list[Stage]]:
+    """(the policy, every stage), from stages x transitions of a gymnasium environment with discrete actions.
+
+    Each stage collects with the ε-greedy policy of the last Q (the first at random) and then iterates on the last
+    `window` transitions. The policy is greedy under the mean Q of the `average` stages whose own episodes had the
+    highest returns: one Q's errors decide between actions of nearly equal value, and a mean has less of them.
+    """
+    counts = {"transitions": transitions, "stages": stages, "average": average, "window": window}
+    for name, value in counts.items():
+        checks.count(name, value, at_least=2 if name == "stages" else 1)
+    check_epsilon(epsilon)
+    key = checks.as_key(key)
+    policy = EpsilonGreedy(None, iteration.actions)
+    table: dict[str, np.ndarray] = {}
+    played: list[Stage] = []
+    with track(stages, "Policy iteration") as bar:
+        for number in range(stages):
+            fresh = collect(env, policy, transitions, seed=seed + number, copies=COPIES)
+            played.append(Stage(policy, (number + 1) * transitions, _mean_return(fresh)))
+            joined = {name: [*([table[name]] if table else []), fresh[name]] for name in fresh}
+            table = {name: np.concatenate(parts)[-window:] for name, parts in joined.items()}
+            if number + 1 < stages:
+                greedy, _ = iteration.fit(jax.random.fold_in(key, number), table, start=policy)
+                policy = EpsilonGreedy(greedy.function, iteration.actions, epsilon)
+            bar.advance(to=number + 1)
+    best = sorted(played[1:], key=lambda stage: -stage.mean_return)[:average]
+    functions = tuple(stage.policy.function for stage in best if stage.policy.function is not None)
+    return EpsilonGreedy(Mean(functions), iteration.actions), played
+
+
+def _mean_return(columns: dict[str, np.ndarray]) -> float:
+    """The reward for each episode that came to an end; all of it if none did.
+
+    A plain mean over episodes that ended would count the long ones, which are often cut by the budget, too little.
+    """
+    ended = np.sum((columns["terminated"] + columns["truncated"]) > 0)
+    return float(np.sum(columns["reward"]) / max(ended, 1))
+
+
+class ConvexityWarning(UserWarning):
+    """The problem is not convex, so that no theorem says the iterates converge."""
+
+
+@final
+class QLearning(StochasticSolver):
+    """Embedding-SGD on Q(s,a) - r - discount max_j Q(s',a'_j), for an `ActionValue` whose rows have every next action.
+
+    The maximum is not affine in Q: the weights follow the current Q through its argmax, the problem in Q is no longer
+    convex, and nothing guarantees convergence. It often works where the dual moves several times faster than Q, and
+    can stall where both move alike; `PolicyIteration` solves an affine problem in every round and should be tried
+    first. The next actions' probabilities (`data.policies.expected_actions`) say only which actions there are: those
+    with probability 0 are left out.
+    """
+
+    title: ClassVar[str] = "Q-learning"
+
+    steps: int = eqx.field(static=True)
+    batch: int = eqx.field(default=50, static=True)
+    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
+    dual_step: Schedule | None = None
+
+    def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
+        """As Embedding-SGD, after a warning."""
+        warnings.warn(
+            "Q-learning's maximum over actions makes the saddle non-convex: it may fail to converge; "
+            "compare with control.PolicyIteration",
+            ConvexityWarning,
+            stacklevel=3,
+        )
+        return super().solve(key, saddle, probe)
+
+    def check(self, saddle: Saddle, terms: Terms) -> None:
+        """Only action values have next actions to choose from, and with one a row there is no choice."""
+        checks.instance("the saddle's problem", saddle.problem, ActionValue, "Q-learning chooses among next actions")
+        if terms.points.shape[1] < 3:
+            raise checks.InputError(
+                "Q-learning needs every next action in each row, but there is one, which would make it SARSA; "
+                "data.policies.expected_actions gives the columns next_action and next_probability of all of them"
+            )
+
+    def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
+        """The saddle's, with the whole bootstrap on the best next action."""
+        bootstrap = seen.terms.weights[:, 1:]
+        possible = jnp.where(bootstrap < 0, seen.primal[:, 1:], -jnp.inf)
+        best = jax.nn.one_hot(jnp.argmax(possible, axis=1), bootstrap.shape[1], dtype=bootstrap.dtype)
+        whole = jnp.sum(bootstrap, axis=1, keepdims=True) * best
+        greedy = eqx.tree_at(
+            lambda terms: terms.weights, seen.terms, jnp.concatenate([seen.terms.weights[:, :1], whole], axis=1)
+        )
+        return saddle.slopes(greedy, seen.primal, seen.dual)

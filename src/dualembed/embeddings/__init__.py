@@ -9,10 +9,16 @@ Smola, Gretton, Song and Schölkopf (2007); Song, Fukumizu and Gretton (2013).
 
 from __future__ import annotations
 
-from dualembed.embeddings.conditional import ConditionalEmbedding
-from dualembed.embeddings.samples import JointEmbedding, MeanEmbedding
-from dualembed.embeddings.smoothers import EXACT, PENALTIES, TARGETS, FeatureSmoother, KernelSmoother, Smoother
-from dualembed.embeddings.values import TILE, Values
+from dualembed.embeddings.conditional import (
+    EXACT,
+    PENALTIES,
+    TARGETS,
+    ConditionalEmbedding,
+    FeatureSmoother,
+    KernelSmoother,
+    Smoother,
+)
+from dualembed.embeddings.samples import TILE, JointEmbedding, MeanEmbedding, Values
 
 __all__ = [
     "EXACT",

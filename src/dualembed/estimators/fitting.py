@@ -19,7 +19,7 @@ from dualembed.selection.automatic import by_evidence
 from dualembed.selection.products import products
 from dualembed.solvers import solve
 from dualembed.solvers.base import Solver
-from dualembed.solvers.closed_form import feature_maps, number
+from dualembed.solvers.closed_form import feature_maps, penalty_value
 from dualembed.sources import Dataset
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
@@ -127,7 +127,7 @@ def _penalised(
         return dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small), folds, ()
     primal, dual = feature_maps(checks.as_key(seed), saddle)
     sums = gather_moments(saddle.problem, primal, dual, folds=FOLDS, groups=groups)
-    dual_penalty = number(saddle.dual_penalty)  # of a dual that was chosen
+    dual_penalty = penalty_value(saddle.dual_penalty)  # of a dual that was chosen
     if isinstance(recipe.dual, spaces.FunctionSpace):
         dual_penalty = DUAL_SHARE * float(np.linalg.eigvalsh(sums.mean_dual)[-1])
     penalty = evident_penalty(sums, dual_penalty)

@@ -183,7 +183,7 @@ class HittingTimeRegressor(TransitionEstimator):
         columns["arrived"] = self._inside(data.next_states)
         if data.durations is not None:
             columns["duration"] = vector("durations", data.durations, len(columns["state"]))
-        return HittingTime(Dataset(**columns), whole=not hasattr(self, "function_"))
+        return HittingTime(Dataset(**columns), check_reached=not hasattr(self, "function_"))
 
     def _inside(self, states: Any) -> np.ndarray:
         """1 for each state in the target and 0 for others, (n,)."""

@@ -22,7 +22,7 @@ from dualembed.estimators.signatures import Data
 from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
 from dualembed.sources import Dataset
-from dualembed.spaces.affine import AffineMap
+from dualembed.spaces.basis import AffineMap
 
 
 class IVRegressor(RegressorMixin, Effects):

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import baselines, kernels, problems, solvers, sources, spaces
-from dualembed.baselines.mdp_embedding import Run, advance
+from dualembed.baselines.mdp_embedding import EmbeddedRun, advance
 from dualembed.experiments.experiment import (
     Axes,
     Contender,
@@ -321,7 +321,7 @@ class KernelMDP(Stepping):
         ready = self._rival(group[0], samples).prepared(seed, setup.problem)  # type: ignore[arg-type]
 
         @jax.vmap
-        def finished(steps: dict[str, jax.Array]) -> Run:
+        def finished(steps: dict[str, jax.Array]) -> EmbeddedRun:
             rates = schedule(steps)
             return advance(
                 ready.course,

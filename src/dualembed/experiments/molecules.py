@@ -21,7 +21,8 @@ from dualembed import checks, kernels, spaces
 from dualembed.data import qm7
 from dualembed.data.qm7 import Molecules
 from dualembed.experiments.experiment import TUNING_SEEDS
-from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearSpace
 
 FOLDS = 5

@@ -11,7 +11,6 @@ NumPy points give NumPy values in their own precision; JAX points give JAX value
 
 from __future__ import annotations
 
-from dualembed.kernels.bandwidths import median_bandwidth
 from dualembed.kernels.base import Columns, Kernel, Product, Scaled, Sum
 from dualembed.kernels.distributions import HaarIntegral, MeanOverDraws, ProbabilityProduct, rotations
 from dualembed.kernels.inner_product import ArcCosine, ArcSine, Polynomial
@@ -24,6 +23,7 @@ from dualembed.kernels.stationary import (
     Periodic,
     Radial,
     Stationary,
+    median_bandwidth,
 )
 
 __all__ = [

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.kernels.arrays import Parameter, aligned, check_positive, check_single, parameter
-from dualembed.kernels.base import Kernel
+from dualembed.kernels.base import Kernel, Parameter, aligned, check_positive, check_single, parameter
 from dualembed.kernels.stationary import Gaussian
 from dualembed.samplers import key_of
 

@@ -8,7 +8,8 @@ from typing import Any, final
 import equinox as eqx
 
 from dualembed import checks
-from dualembed.kernels.arrays import (
+from dualembed.kernels.base import (
+    Kernel,
     Parameter,
     aligned,
     angle,
@@ -17,7 +18,6 @@ from dualembed.kernels.arrays import (
     inner_products,
     parameter,
 )
-from dualembed.kernels.base import Kernel
 
 
 @final

@@ -7,8 +7,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_functions
+from dualembed.spaces.features import FeatureMap, evaluate_functions
 
 
 class RidgePath(eqx.Module):

@@ -7,8 +7,7 @@ import dataclasses
 import numpy as np
 
 from dualembed.linear.candidates import RidgePath
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import moment_features
+from dualembed.spaces.features import FeatureMap, moment_features
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,7 @@ from dualembed.linear.moments import MomentSystem, pseudo_inverse
 from dualembed.linear.spread import Spread
 from dualembed.linear.sums import Sums, gather_moments, gather_scores
 from dualembed.problems.base import Problem, iter_terms
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 ROUNDS = 3  # of the noise and the penalty in turn, where rows are added

@@ -20,8 +20,7 @@ from dualembed.linear.candidates import RidgePath
 from dualembed.linear.functional import Functional
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_functions
+from dualembed.spaces.features import FeatureMap, evaluate_functions
 
 BIAS = 4.0  # how often the square of a bias counts: its estimate is a rough one
 HOPELESS = 25.0  # times the least error so far, beyond which a smaller ridge is not tried

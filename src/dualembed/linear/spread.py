@@ -10,8 +10,7 @@ from scipy.stats import norm
 
 from dualembed import checks
 from dualembed.estimates import Estimate, check_level
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_features, to_numpy
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 
 
 class Spread(eqx.Module):

@@ -14,8 +14,7 @@ from dualembed import checks
 from dualembed.linear.candidates import RidgePath
 from dualembed.problems.base import TILE, Problem, Terms, iter_terms
 from dualembed.sources import Sample
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
+from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 

@@ -3,11 +3,9 @@
 from dualembed.problems.action_value import ActionValue, LambdaReturn
 from dualembed.problems.base import Moment, Problem, Terms
 from dualembed.problems.hitting_time import Committor, HittingTime, arrivals, pairs
-from dualembed.problems.instrumental import InstrumentalVariables
-from dualembed.problems.invariance import Invariance
 from dualembed.problems.linear_control import AverageCost, FirstExit
 from dualembed.problems.policy_evaluation import PolicyEvaluation
-from dualembed.problems.unconditional import Unconditional
+from dualembed.problems.regression import InstrumentalVariables, Invariance, Unconditional
 
 __all__ = [
     "ActionValue",

@@ -18,8 +18,7 @@ from dualembed.data.trajectories import (
     check_vectors,
 )
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, require
-from dualembed.problems.transitions import optional, states_of
+from dualembed.problems.base import Problem, Terms, columns_of, library, optional, require, states_of
 from dualembed.sources import Dataset, Sample, Source
 
 

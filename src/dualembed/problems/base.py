@@ -129,8 +129,8 @@ def terms_numpy(problem: Problem, sample: Sample) -> Any:
     padded = {name: jax.device_put(np.concatenate([column, column[more]])) for name, column in sample.items()}
 
     def own(leaf: Any) -> np.ndarray:
-        found = np.asarray(leaf)
-        return found[:rows] if found.shape[:1] == (size,) else found  # other shapes are for others to refuse
+        array = np.asarray(leaf)
+        return array[:rows] if array.shape[:1] == (size,) else array  # other shapes are for others to refuse
 
     return jax.tree.map(own, problem.terms(padded))
 
@@ -170,3 +170,19 @@ def columns_of(name: str, value: Any) -> Any:
     if array.ndim != 2:
         raise checks.InputError(f"{name} must have shape (rows,) or (rows, dimension), but has {array.shape}")
     return array
+
+
+def states_of(problem: str, sample: Sample, *needed: str) -> tuple[Any, Any]:
+    """(state, next_state), both (B, d), in a sample that has every column the problem needs."""
+    require(problem, sample, "state", *needed, "next_state")
+    given = [np.shape(sample[name]) for name in ("state", "next_state")]
+    if given[0] != given[1]:
+        raise checks.InputError(f"state and next_state must have the same shape, but have {given[0]} and {given[1]}")
+    return columns_of("state", sample["state"]), columns_of("next_state", sample["next_state"])
+
+
+def optional(sample: Sample, name: str, default: float) -> Any:
+    """The column (B,), or as many defaults."""
+    rows = np.shape(sample["state"])[0]
+    xp = library(sample)
+    return xp.asarray(sample[name]) if name in sample else xp.full(rows, default, dtype=float)

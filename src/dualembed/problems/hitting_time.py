@@ -11,9 +11,9 @@ import numpy as np
 from dualembed import checks
 from dualembed.data.policies import numbers, state_rows
 from dualembed.data.trajectories import check_marks, check_not_negative, check_vectors
+from dualembed.deprecation import warn
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library
-from dualembed.problems.transitions import optional, states_of
+from dualembed.problems.base import Problem, Terms, columns_of, library, optional, states_of
 from dualembed.sources import Dataset, Sample, Source
 
 Target = Callable[[np.ndarray], Any]
@@ -31,7 +31,7 @@ class HittingTime(Problem):
     stationary probability of a single state t is 1/h(t,t). No whole path to the target need be in the data. From where
     there is no way to the target h is infinite, and no function solves the equation: of a table `SparseForm` refuses
     such data, while a closed form gives the compromise of least squares, whose dual is not zero. Data in which nothing
-    arrives are refused, unless `whole` is false: they are then a part of more.
+    arrives are refused, unless `check_reached` is false: they may be a part of more.
 
     >>> data = Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], arrived=[1, 0])
     >>> HittingTime(data).terms(data.columns).weights.tolist()
@@ -39,13 +39,22 @@ class HittingTime(Problem):
     """
 
     source: Source
-    loss: Loss = eqx.field(default_factory=Square)
-    whole: bool = eqx.field(default=True, static=True)
+    loss: Loss
+    check_reached: bool = eqx.field(static=True)
     positive: ClassVar[bool] = True
+
+    def __init__(
+        self, source: Source, loss: Loss | None = None, check_reached: bool = True, *, whole: bool | None = None
+    ) -> None:
+        if whole is not None:
+            warn("whole= of HittingTime", "check_reached=")
+        self.source = source
+        self.loss = Square() if loss is None else loss
+        self.check_reached = check_reached if whole is None else whole
 
     def __check_init__(self) -> None:
         _check(self)
-        if self.whole and isinstance(self.source, Dataset):
+        if self.check_reached and isinstance(self.source, Dataset):
             _check_reached(self.source.table, "arrived", "the target", "its hitting time is infinite, or not in them")
 
     def terms(self, sample: Sample) -> Terms:

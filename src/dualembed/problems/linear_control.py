@@ -16,8 +16,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.data.trajectories import check_marks, check_vectors
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, library
-from dualembed.problems.transitions import states_of
+from dualembed.problems.base import Problem, Terms, library, states_of
 from dualembed.sources import Dataset, Sample, Source
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -97,7 +96,7 @@ class AverageCost(Problem):
         checked = checks.array("reference", reference, ndim=(0, 1))
         # All its digits: a table looks states up by equality.
         exact = checked if checks.traced(checked) else np.asarray(reference, dtype=np.float64)
-        self.reference = _visited(source, exact[None] if exact.ndim == 0 else exact)
+        self.reference = _nearest_state(source, exact[None] if exact.ndim == 0 else exact)
         self.loss = Square() if loss is None else loss
 
     def __check_init__(self) -> None:
@@ -129,7 +128,7 @@ class AverageCost(Problem):
         )
 
 
-def _visited(source: Source, reference: Any) -> Any:
+def _nearest_state(source: Source, reference: Any) -> Any:
     """The state of a data set nearest to the reference, which must be in their range; any other source's as given."""
     states = source.table.get("state") if isinstance(source, Dataset) else None
     if states is None or checks.traced(states, reference):
@@ -157,11 +156,11 @@ def _decay(name: str, cost: Any) -> Any:
         raise checks.InputError(f"{name} must be a number, not NaN as in row {row}; drop or fill those rows")
     xp = library(cost)
     with np.errstate(over="ignore"):  # refused below
-        found = xp.exp(-xp.asarray(cost))
+        decay = xp.exp(-xp.asarray(cost))
     # Whatever precision the terms are made in, a stochastic solver takes them in float32.
-    if not checks.traced(found) and not np.all(np.asarray(found) <= LARGEST):
+    if not checks.traced(decay) and not np.all(np.asarray(decay) <= LARGEST):
         raise checks.InputError(
             f"{name} must not be below {-np.log(LARGEST):.0f}, not {np.min(cost):g}, since e^(-{name}) overflows; "
             "measure costs in a larger unit"
         )
-    return found
+    return decay

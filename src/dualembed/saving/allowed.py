@@ -38,32 +38,22 @@ ELEMENTWISE = ("abs", "arctan", "cos", "exp", "log1p", "maximum", "minimum", "si
 # old name stays here and RENAMED has the new one; when it is dropped, its word goes to GONE.
 PARTS: dict[str, dict[str, str]] = {
     "baselines": {
-        "baselines.compositional": "SCGD",
         "baselines.conditional_embedding": "ConditionalEmbeddingTwoStep",
-        "baselines.double_sampling": "DoubleSampling",
-        "baselines.gtd2": "GTD2",
-        "baselines.kernel_bellman": "KernelBellmanLoss",
-        "baselines.kernel_iv": "KernelIV",
-        "baselines.lstd": "LSTD",
+        "baselines.instrumental": "KernelIV Monomials TwoStageLeastSquares",
+        "baselines.least_squares": "BatchSAA KernelBellmanLoss LSTD",
         "baselines.mdp_embedding": "BellmanResidual FeatureCourse KernelCourse MDPKernelEmbedding "
         "MDPRandomFeatureEmbedding Prepared Run Transitions",
-        "baselines.residual_gradient": "ResidualGradient",
-        "baselines.sample_average": "BatchSAA",
-        "baselines.temporal_difference": "TD0 TDC",
-        "baselines.two_stage_least_squares": "Monomials TwoStageLeastSquares",
-        "baselines.virtual_samples": "VirtualSamples",
+        "baselines.residual_gradient": "DoubleSampling ResidualGradient SCGD VirtualSamples",
+        "baselines.temporal_difference": "GTD2 TD0 TDC",
     },
     "control": {
-        "control.average_cost": "AverageCostSolution",
-        "control.online": "Mean Stage",
-        "control.policy_iteration": "EpsilonGreedy PolicyIteration Round",
-        "control.q_learning": "QLearning",
+        "control.linear_control": "AverageCostSolution",
+        "control.policy_iteration": "EpsilonGreedy Mean PolicyIteration QLearning Round Stage",
     },
     "data": {"data.conditions": "Column Comparison Condition", "data.environments": "Move", "data.qm7": "Molecules"},
     "embeddings": {
-        "embeddings.conditional": "ConditionalEmbedding",
+        "embeddings.conditional": "ConditionalEmbedding FeatureSmoother KernelSmoother",
         "embeddings.samples": "JointEmbedding MeanEmbedding",
-        "embeddings.smoothers": "FeatureSmoother KernelSmoother",
     },
     "estimators": {
         "estimators.base": "Selection",
@@ -98,11 +88,9 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.action_value": "ActionValue LambdaReturn",
         "problems.base": "Moment Terms",
         "problems.hitting_time": "Committor HittingTime",
-        "problems.instrumental": "InstrumentalVariables",
-        "problems.invariance": "Invariance",
         "problems.linear_control": "AverageCost FirstExit",
         "problems.policy_evaluation": "PolicyEvaluation",
-        "problems.unconditional": "Unconditional",
+        "problems.regression": "InstrumentalVariables Invariance Unconditional",
     },
     "propensities": {"data.propensities": "Overlap"},
     "report": {"report.effects": "Effect", "report.worth": "Worth"},
@@ -130,13 +118,10 @@ PARTS: dict[str, dict[str, str]] = {
     },
     "solvers": {
         "solvers.base": "Pair Probe Result Trace",
-        "solvers.centred_sgd": "CentredEmbeddingSGD",
-        "solvers.closed_form": "ClosedForm",
-        "solvers.embedding_sgd": "EmbeddingSGD",
+        "solvers.closed_form": "ClosedForm SparseForm SparseSums",
+        "solvers.embedding_sgd": "CentredEmbeddingSGD EmbeddingSGD Preconditioner",
         "solvers.gap": "Gap",
         "solvers.newton": "Curvature Newton Rows Slopes",
-        "solvers.preconditioner": "Preconditioner",
-        "solvers.sparse_form": "SparseForm SparseSums",
         "saving.older": "Statistics",
         "solvers.stochastic": "Run Seen",
         "estimates": "Estimate",
@@ -144,22 +129,26 @@ PARTS: dict[str, dict[str, str]] = {
     },
     "sources": {"sources": "Dataset DatasetPlan Simulator SimulatorPlan Stream StreamPlan"},
     "spaces": {
-        "spaces.affine": "Affine AffineMap",
-        "spaces.base": "Layout Move Regulariser",
-        "spaces.basis": "Basis BasisMap",
+        "spaces.base": "Layout Move Regulariser Trail",
+        "spaces.basis": "Affine AffineMap Basis BasisMap Table TableMap",
         "spaces.doubly_stochastic": "Blocks DoublyStochastic SeededFunction",
         "spaces.fourier": "Fourier WaveMap",
-        "spaces.linear": "LinearFunction Weights",
+        "spaces.linear": "LinearFunction Preconditioned TransformedMap Weights",
         "spaces.network": "Network NetworkFunction Training _Recombined",
         "spaces.nystrom": "KMeansPlusPlus LandmarkMap LeverageScores Nystrom Uniform",
-        "spaces.preconditioned": "Preconditioned TransformedMap",
         "spaces.rkhs": "Expansion KernelFunction RKHS",
-        "spaces.table": "Table TableMap",
-        "spaces.trail": "Trail",
         "spaces.trended": "ActionFeatures Stack TrendedLandmarks",
     },
 }
-RENAMED: dict[str, str] = {"data.Column": "ColumnRef", "data.Move": "StepOutcome"}
+RENAMED: dict[str, str] = {
+    "baselines.Run": "EmbeddedRun",
+    "baselines.Transitions": "EmbeddedTransitions",
+    "control.Round": "Improvement",
+    "data.Column": "ColumnRef",
+    "data.Move": "StepOutcome",
+    "spaces.Move": "Update",
+    "spaces.Trail": "RunningAverage",
+}
 """Words whose class has another name by now, with that name."""
 GONE: frozenset[str] = frozenset({"estimators.Transitions", "report.Words"})
 """Words of older files whose class is no more; no other class takes one."""

@@ -19,7 +19,7 @@ from dualembed.selection.record import Step
 from dualembed.selection.rows import Groups, Rows, deviations, sample_places
 from dualembed.selection.screening import by_merit, excess, length_scales
 from dualembed.selection.shapes import KERNELS, MORE_KERNELS, MOST_CURVED, STRETCHED, Shape, feature_maps
-from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import FeatureMap
 
 LANDMARKS = 400  # of all actions together
 RIDGES = tuple(10.0 ** -np.arange(11))

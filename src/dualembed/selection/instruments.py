@@ -10,7 +10,7 @@ import numpy as np
 
 from dualembed.kernels import Columns, Gaussian, Kernel
 from dualembed.selection.evidence import Regression, maximise, padded, padding, regression_evidence
-from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import FeatureMap
 
 ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence

@@ -12,8 +12,7 @@ from dualembed.linear.candidates import RidgePath
 from dualembed.problems.base import TILE
 from dualembed.selection.rows import Rows
 from dualembed.selection.shapes import OFFSET_KERNELS, feature_maps
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_features
+from dualembed.spaces.features import FeatureMap, evaluate_features
 
 LANDMARKS = 300
 FOLDS = 5

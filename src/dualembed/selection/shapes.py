@@ -9,8 +9,7 @@ import numpy as np
 
 from dualembed import kernels
 from dualembed.selection.rows import Rows, deviations
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import to_numpy
+from dualembed.spaces.features import FeatureMap, to_numpy
 from dualembed.spaces.trended import ActionFeatures, action_mixing, trended
 
 MOST_ACTIONS = 12  # that have features of their own

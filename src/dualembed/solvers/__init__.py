@@ -4,13 +4,10 @@ from dualembed.estimates import Estimate
 from dualembed.linear.spread import Spread, Uncertainty
 from dualembed.linear.sums import Sums as Statistics
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve
-from dualembed.solvers.centred_sgd import CentredEmbeddingSGD
-from dualembed.solvers.closed_form import ClosedForm, standard_errors
-from dualembed.solvers.embedding_sgd import EmbeddingSGD
+from dualembed.solvers.closed_form import ClosedForm, SparseForm, standard_errors
+from dualembed.solvers.embedding_sgd import CentredEmbeddingSGD, EmbeddingSGD, Preconditioner
 from dualembed.solvers.gap import Gap, duality_gap
 from dualembed.solvers.newton import Newton
-from dualembed.solvers.preconditioner import Preconditioner
-from dualembed.solvers.sparse_form import SparseForm
 from dualembed.solvers.stochastic import StochasticSolver
 
 __all__ = [

@@ -1,23 +1,30 @@
-"""The exact solution of the square-loss saddle in linear spaces, in one pass over the data."""
+"""The exact solution of the square-loss saddle in linear spaces, in one pass over the data: dense, or sparse."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import jax
 import numpy as np
+from scipy import sparse
+from scipy.sparse import linalg
 
 from dualembed import checks
 from dualembed.linear.moment_fit import KernelPrior, MomentFit
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.spread import Spread
 from dualembed.linear.sums import Sums, gather_moments
-from dualembed.problems.base import iter_terms
+from dualembed.problems.base import Problem, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
-from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap, to_numpy
+from dualembed.spaces.linear import LinearFunction
+
+CONDITION = 1e14  # of a scaled system, from which on its solution would be made of rounding errors
 
 
 class ClosedForm(Solver):
@@ -43,7 +50,7 @@ class ClosedForm(Solver):
         check(saddle)
         features = feature_maps(key, saddle)
         sums = gather_moments(saddle.problem, *features, folds=self.folds, groups=self.groups)
-        penalty, dual_penalty = number(saddle.primal_penalty), number(saddle.dual_penalty)
+        penalty, dual_penalty = penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty)
         fit = MomentFit.solve(features, sums, penalty, dual_penalty=dual_penalty, noise=self.noise, prior=self.prior)
         function, witness = fit.function, saddle.dual_function(fit.dual_function)
         finite = bool(np.all(np.isfinite(function.weights)))
@@ -60,6 +67,31 @@ def standard_errors(saddle: Saddle, result: Result, *, groups: Any = None) -> Sp
     if result.closed is None:
         raise checks.InputError("standard errors are for closed-form results in linear spaces; use solvers.ClosedForm")
     return result.closed.with_scores(saddle.problem, groups).spread()
+
+
+@final
+class SparseForm(Solver):
+    """(u, θ) of the saddle point as one system, solved by a sparse LU decomposition:
+
+        [-(C + λ2)   A ] [η]   [b]
+        [    Aᵀ     λ1 ] [θ] = [0],     A = E[φgᵀ], C = E[φφᵀ], b = E[φ(y - offset)].
+
+    It is `ClosedForm(folds=1)` for tables of thousands of states, which it never writes out as dense matrices. With a
+    table on either side and no penalty it solves the empirical equations E[moment | context] = 0 exactly.
+    Features that no sample weighs, such as those of states where a process ends, have weight 0, as in the closed form.
+    Any other direction on which the data say nothing makes the system singular, and a context whose equation holds for
+    no function (at a state that is never left f(s) - f(s) = 1) contradicts itself; a primal penalty decides either.
+    """
+
+    def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
+        """The solution on the whole finite data set; nothing is iterated, so that a probe sees nothing."""
+        check(saddle)
+        primal, dual = feature_maps(key, saddle)
+        sums = sparse_sums(saddle.problem, primal, dual)
+        eta, theta = _solve_sparse(sums, penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty))
+        function = LinearFunction(primal, theta)
+        witness = saddle.dual_function(LinearFunction(dual, eta))
+        return Result(function, witness, None, True, Pair(function, witness), 1)
 
 
 def check(saddle: Saddle) -> None:
@@ -82,7 +114,7 @@ def check_penalties(method: str, saddle: Saddle) -> None:
 
 def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap]:
     """The primal's and the dual's features, placed on the data."""
-    points, contexts = _places(saddle)
+    points, contexts = _points_and_contexts(saddle)
     primal_key, dual_key = jax.random.split(key)
     saddle.primal.check(points.shape[1])
     saddle.dual.check(contexts.shape[1])
@@ -93,13 +125,19 @@ def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap
     )
 
 
-def solution(sums: Sums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
-    """(θ, η) for one pair of penalties."""
-    thetas, etas = path(sums, [primal_penalty], [dual_penalty])
-    return thetas[0, 0], etas[0, 0]
+def _points_and_contexts(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
+    """All points and all contexts of the data, in float64."""
+    tiles = list(iter_terms(saddle.problem))
+    points = np.concatenate([tile.points.reshape(-1, tile.points.shape[-1]) for tile in tiles])
+    return points, np.concatenate([tile.context for tile in tiles])
 
 
-def path(
+def penalty_value(penalty: Any) -> float:
+    """The penalty; 0 where there is none."""
+    return 0.0 if penalty is None else float(penalty)
+
+
+def solution_path(
     sums: Sums, primal_penalties: Sequence[float], dual_penalties: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """θ of shape (λ2, λ1, m) and η of shape (λ2, λ1, r) for every pair of penalties.
@@ -115,13 +153,99 @@ def path(
     return np.asarray(thetas), np.asarray(etas)
 
 
-def _places(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
-    """All points and all contexts of the data, in float64."""
-    tiles = list(iter_terms(saddle.problem))
-    points = np.concatenate([tile.points.reshape(-1, tile.points.shape[-1]) for tile in tiles])
-    return points, np.concatenate([tile.context for tile in tiles])
+class SparseSums(NamedTuple):
+    """A (r, m), C (r, r) and b (r,): means over the rows."""
+
+    cross: Any
+    dual: Any
+    target: np.ndarray
 
 
-def number(penalty: Any) -> float:
-    """The penalty; 0 where there is none."""
-    return 0.0 if penalty is None else float(penalty)
+def sparse_sums(problem: Problem, primal: FeatureMap, dual: FeatureMap) -> SparseSums:
+    """The statistics of the whole data set as sparse matrices."""
+    primal, dual = to_numpy(primal), to_numpy(dual)
+    cross: Any = 0
+    gram: Any = 0
+    target, rows = np.zeros(dual.size), 0
+    for terms in iter_terms(problem):
+        phi = _features(dual, terms.context)
+        g = sum(
+            _features(primal, terms.points[:, k]).multiply(terms.weights[:, k, None]).tocsr()
+            for k in range(terms.weights.shape[1])
+        )
+        cross, gram = cross + phi.T @ g, gram + phi.T @ phi
+        target += phi.T @ (terms.target - terms.offset)
+        rows += len(terms.target)
+    return SparseSums((cross / rows).tocsr(), (gram / rows).tocsr(), target / rows)
+
+
+def _features(features: FeatureMap, xs: np.ndarray) -> Any:
+    """φ (n, m) as a sparse matrix, made so where the map knows how."""
+    return features.sparse(xs) if hasattr(features, "sparse") else sparse.csr_array(np.asarray(features(xs)))
+
+
+def _solve_sparse(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
+    """(η, θ), zero where no sample says anything, and refused where the samples that do leave them open."""
+    used = [abs(each).sum(axis=0) > 0 for each in (sums.dual, sums.cross)]
+    cross, gram = sums.cross[used[0]][:, used[1]], sums.dual[used[0]][:, used[0]]
+    target = sums.target[used[0]]
+    if not primal_penalty:
+        _check_solvable(cross, target)
+    moments, size = cross.shape
+    if moments == size and not primal_penalty:
+        # As many equations as unknowns: Aᵀη = 0 leaves η = 0 and Aθ = b, half the system and far better conditioned.
+        unknowns = np.concatenate([np.zeros(moments), _solve_determined(cross, target)])
+    else:
+        system = sparse.block_array(
+            [
+                [-(gram + dual_penalty * sparse.eye_array(moments)), cross],
+                [cross.T, primal_penalty * sparse.eye_array(size)],
+            ]
+        )
+        unknowns = _solve_determined(system, np.concatenate([target, np.zeros(size)]))
+    eta, theta = np.zeros(len(used[0])), np.zeros(len(used[1]))
+    eta[used[0]], theta[used[1]] = unknowns[:moments], unknowns[moments:]
+    return eta, theta
+
+
+def _check_solvable(cross: Any, target: np.ndarray) -> None:
+    """Raise where an equation has no unknown and yet a right-hand side: least squares would drop it in silence."""
+    lost = int(np.sum((abs(cross).sum(axis=1) == 0) & (target != 0)))
+    if lost:
+        raise checks.InputError(
+            f"no function fulfils the equations of {lost} of the {len(target)} contexts, where the points' weights "
+            "cancel (a state that is never left, say): leave their rows out, or give primal_penalty, such as 1e-9, for "
+            "a compromise"
+        )
+
+
+def _solve_determined(system: Any, right: np.ndarray) -> np.ndarray:
+    """The solution x of system x = right, refused where the system is singular up to rounding."""
+    # Rows and columns of states that are seldom visited are small; scaled, the condition number is that of the chain.
+    rows = _scale(system, 1)
+    columns = _scale(sparse.diags_array(rows) @ system, 0)
+    scaled = (sparse.diags_array(rows) @ system @ sparse.diags_array(columns)).tocsc()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", linalg.MatrixRankWarning)
+            factors = linalg.splu(scaled)
+        inverse = linalg.LinearOperator(
+            scaled.shape, matvec=factors.solve, rmatvec=lambda x: factors.solve(x, trans="T"), dtype=float
+        )
+        condition = linalg.onenormest(inverse, t=1) * linalg.norm(scaled, 1)
+    except RuntimeError:  # exactly singular
+        condition = np.inf
+    if not condition < CONDITION:
+        raise checks.InputError(
+            "the data do not determine the function (from some points there is no way to where it is known, or some "
+            "are never left): leave those out, or give primal_penalty, such as 1e-9, to decide by the smallest norm"
+        )
+    solution = factors.solve(rows * right)
+    solution += factors.solve(rows * right - scaled @ solution)  # one refinement: the pivots are those of sparsity
+    return columns * solution
+
+
+def _scale(matrix: Any, axis: int) -> np.ndarray:
+    """One over the largest entry of each row (axis 1) or column (axis 0), or 1 where all are zero."""
+    largest = abs(matrix).max(axis=axis).toarray().ravel()
+    return 1.0 / np.where(largest > 0, largest, 1.0)

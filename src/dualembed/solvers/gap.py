@@ -172,12 +172,12 @@ def _best_general(
 
     a, options = np.zeros(n), {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-10}
     for width in (1e-1, 1e-2, 1e-3, 1e-4):
-        found = optimize.minimize(objective, a, (width,), "L-BFGS-B", jac=True, options=options)
-        a = found.x
+        minimum = optimize.minimize(objective, a, (width,), "L-BFGS-B", jac=True, options=options)
+        a = minimum.x
     with jax.enable_x64(True):
         value = np.asarray(loss.value(jnp.asarray(moment - split(a)), jnp.asarray(target)))
     bound = float(value.mean()) + cost(split(a))[0]
-    return bound, bound - found.fun + float(np.linalg.norm(found.jac) * np.linalg.norm(a))
+    return bound, bound - minimum.fun + float(np.linalg.norm(minimum.jac) * np.linalg.norm(a))
 
 
 def _span(features: np.ndarray) -> np.ndarray:

@@ -17,9 +17,8 @@ from dualembed.losses import LinearConjugate, Loss
 from dualembed.problems.base import iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.solvers.closed_form import check_penalties, feature_maps, number
-from dualembed.spaces.base import FeatureMap
-from dualembed.spaces.features import evaluate_features, moment_features, to_numpy
+from dualembed.solvers.closed_form import check_penalties, feature_maps, penalty_value
+from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 CACHE = 2**27  # features kept between passes, a gigabyte of float64; more are made anew tile by tile in every pass
@@ -59,9 +58,9 @@ class Newton(Solver):
         taken = np.arange(len(residuals))
         trace = Trace(taken, taken * equations.rows, residuals, residuals)
         pair = Pair(function, witness)
-        return Result(function, witness, trace, True, pair, len(residuals) - 1, self._epilogue(residuals))
+        return Result(function, witness, trace, True, pair, len(residuals) - 1, self._stop_message(residuals))
 
-    def _epilogue(self, residuals: list[float]) -> str:
+    def _stop_message(self, residuals: list[float]) -> str:
         """What went otherwise than planned; empty when nothing did."""
         if residuals[-1] <= float(self.tolerance):
             return ""
@@ -134,7 +133,7 @@ class Equations:
 
     def __init__(self, saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> None:
         self.saddle, self.primal, self.dual = saddle, to_numpy(primal), to_numpy(dual)
-        self.penalties = number(saddle.primal_penalty), number(saddle.dual_penalty)
+        self.penalties = penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty)
         self.rows = sum(len(terms.target) for terms in iter_terms(saddle.problem))
         self._kept = list(self._made()) if self.rows * (primal.size + dual.size) <= CACHE else None
 
@@ -167,8 +166,8 @@ class Equations:
 
     def _rows(self, v: np.ndarray, moment: np.ndarray, target: np.ndarray, *, offset: np.ndarray) -> Rows:
         with jax.enable_x64(True):
-            found = _derivatives(self.saddle.active_link, self.saddle.loss, v, moment, target, offset)
-            return jax.tree.map(np.asarray, found)
+            rows = _derivatives(self.saddle.active_link, self.saddle.loss, v, moment, target, offset)
+            return jax.tree.map(np.asarray, rows)
 
     def _tiles(self) -> Iterator[tuple[np.ndarray, ...]]:
         return iter(self._kept) if self._kept is not None else self._made()
@@ -213,7 +212,7 @@ def root(equations: Equations, *, tolerance: float, steps: int) -> tuple[np.ndar
     slopes, curvature = equations.linearised(*at)
     residuals = [slopes.largest()]
     while np.isfinite(residuals[-1]) and residuals[-1] > tolerance and len(residuals) <= steps:
-        moved = _moved(equations, at, slopes, curvature=curvature)
+        moved = _take_step(equations, at, slopes, curvature=curvature)
         if moved is None:
             break
         at = moved
@@ -222,7 +221,7 @@ def root(equations: Equations, *, tolerance: float, steps: int) -> tuple[np.ndar
     return *at, residuals
 
 
-def _moved(equations: Equations, at: Weights, slopes: Slopes, *, curvature: Curvature) -> Weights | None:
+def _take_step(equations: Equations, at: Weights, slopes: Slopes, *, curvature: Curvature) -> Weights | None:
     """The weights after one step, or none where no step lowers the residual."""
     for share, (theta, eta) in _attempts(slopes, curvature, equations.penalties[0]):
         moved = at[0] + share * theta, at[1] + share * eta
@@ -239,7 +238,7 @@ def _attempts(slopes: Slopes, curvature: Curvature, penalty: float) -> Iterator[
     newton = _newton_step(slopes, curvature, penalty)
     for halvings in range(HALVINGS):
         yield 0.5**halvings, newton
-    jacobian, force = _scaled(slopes, curvature, penalty)
+    jacobian, force = _scaled_system(slopes, curvature, penalty)
     square = jacobian.T @ jacobian
     for damping in DAMPINGS:
         shift = damping * max(float(np.trace(square)) / len(square), np.finfo(float).tiny)
@@ -263,7 +262,7 @@ def _newton_step(slopes: Slopes, curvature: Curvature, penalty: float) -> Weight
     return theta, inverse @ (curvature.ascent @ theta - slopes.dual)
 
 
-def _scaled(slopes: Slopes, curvature: Curvature, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+def _scaled_system(slopes: Slopes, curvature: Curvature, penalty: float) -> tuple[np.ndarray, np.ndarray]:
     """The Jacobian of (P, D) and (P, D) itself, each over its size."""
     first, second = (size if size > 0 else 1.0 for size in slopes.sizes)
     upper = np.hstack([penalty * np.eye(len(slopes.primal)), curvature.descent.T]) / first

@@ -16,8 +16,8 @@ from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.schedules import Schedule
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
-from dualembed.sources import Dataset, LaidOut, Plan, Sample
-from dualembed.spaces.base import FunctionSpace, Layout, Move
+from dualembed.sources import Dataset, Plan, PlannedSource, Sample
+from dualembed.spaces.base import FunctionSpace, Layout, Update
 
 PILOT = 4096  # samples from which spaces learn where they will be used
 LOOKS = 50  # times at least that the host looks at a run: for divergence, progress and interruption
@@ -95,7 +95,7 @@ class StochasticSolver(Solver):
                     break
                 record.look(stop, run)
         record.look(stop, run, last=True)
-        return record.result(run, self._epilogue(run, stop))
+        return record.result(run, self._stop_message(run, stop))
 
     def begin(self, key: jax.Array, saddle: Saddle) -> Run:
         """The run before its first step, the samples checked and both spaces laid out."""
@@ -107,7 +107,7 @@ class StochasticSolver(Solver):
         layout: dict[str, Any] = {
             "steps": self.steps,
             "batch": self.batch,
-            "whole": isinstance(source, Dataset) and source.rows <= PILOT,
+            "complete": isinstance(source, Dataset) and source.rows <= PILOT,
             "capacity": source.capacity(batch=self.batch, steps=self.steps),
         }
         points = terms.points.reshape(-1, terms.points.shape[-1])
@@ -127,14 +127,14 @@ class StochasticSolver(Solver):
 
     def _at_once(self, key: jax.Array, saddle: Saddle, run: Run) -> Result:
         source = saddle.problem.source
-        if not isinstance(source, LaidOut):
+        if not isinstance(source, PlannedSource):
             raise checks.InputError("a Stream cannot be run under jit or vmap; use a Dataset or a Simulator")
         plan = source.plan(key, batch=self.batch, steps=self.steps)
         run = advance(self, saddle.without_source(), run, plan, 0, self.steps)
         averaged, last = functions(saddle.without_source(), run)
         return Result(averaged.primal, averaged.dual, None, run.alive, last, run.taken)
 
-    def _epilogue(self, run: Run, stop: int) -> str:
+    def _stop_message(self, run: Run, stop: int) -> str:
         """What went otherwise than planned; empty when nothing did."""
         if not run.sound:
             return (
@@ -188,13 +188,13 @@ def step(solver: StochasticSolver, saddle: Saddle, run: Run, batch: tuple[Any, j
     def still(values: jax.Array) -> jax.Array:
         return jnp.where(alive, values, 0.0)
 
-    def move(points: jax.Array, values: jax.Array, slopes: jax.Array) -> Move:
+    def update(points: jax.Array, values: jax.Array, slopes: jax.Array) -> Update:
         # Points are a matter of the samples alone, so that runs side by side under vmap share their kernel values.
-        return Move(jnp.where(sound, points, 0.0), still(values), still(slopes), slots, number)
+        return Update(jnp.where(sound, points, 0.0), still(values), still(slopes), slots, number)
 
     primal = saddle.primal.descend(
         run.primal,
-        move(terms.points, seen.primal, primal_slopes),
+        update(terms.points, seen.primal, primal_slopes),
         still(solver.schedule("primal")(number + 1)),
         saddle.primal_regulariser,
     )
@@ -202,7 +202,7 @@ def step(solver: StochasticSolver, saddle: Saddle, run: Run, batch: tuple[Any, j
     if solver.has_dual:
         dual = saddle.dual.descend(
             run.dual,
-            move(terms.context[:, None], seen.dual[:, None], -dual_slopes[:, None]),
+            update(terms.context[:, None], seen.dual[:, None], -dual_slopes[:, None]),
             still(solver.schedule("dual")(number + 1)),
             saddle.dual_regulariser,
         )

@@ -1,16 +1,14 @@
 """Function spaces. Each serves as primal or dual, in any mixture: a space moves by slopes at points."""
 
-from dualembed.spaces.affine import Affine
-from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser
-from dualembed.spaces.basis import Basis
+from dualembed.deprecation import renamed
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
+from dualembed.spaces.basis import Affine, Basis, Table
 from dualembed.spaces.doubly_stochastic import DoublyStochastic
 from dualembed.spaces.fourier import Fourier
-from dualembed.spaces.linear import LinearFunction, LinearSpace
+from dualembed.spaces.linear import LinearFunction, LinearSpace, Preconditioned
 from dualembed.spaces.network import Network
 from dualembed.spaces.nystrom import Nystrom
-from dualembed.spaces.preconditioned import Preconditioned
 from dualembed.spaces.rkhs import RKHS
-from dualembed.spaces.table import Table
 
 __all__ = [
     "RKHS",
@@ -23,10 +21,12 @@ __all__ = [
     "Layout",
     "LinearFunction",
     "LinearSpace",
-    "Move",
+    "Update",
     "Network",
     "Nystrom",
     "Preconditioned",
     "Regulariser",
     "Table",
 ]
+
+__getattr__ = renamed(__name__, {"Move": "Update"})

@@ -1,4 +1,4 @@
-"""What a solver asks of a function space: begin, evaluate, descend, and hand over the function it has become."""
+"""What a solver asks of a function space, the function it becomes, and the averages of growing expansions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.deprecation import warn
+from dualembed.spaces.features import FeatureMap
 
 State = Any
 
@@ -23,12 +25,18 @@ class Layout(eqx.Module):
     batch: int = eqx.field(static=True)  # samples per step
     per_sample: int = eqx.field(static=True)  # points per sample
     capacity: int = eqx.field(static=True)  # distinct samples in the whole run
-    whole: bool = eqx.field(default=False, static=True)  # the pilot is known to hold every sample of the run
+    complete: bool = eqx.field(default=False, static=True)  # the pilot is known to hold every sample of the run
 
     @property
     def dimension(self) -> int:
         """Coordinates of a point."""
         return self.pilot.shape[-1]
+
+    @property
+    def whole(self) -> bool:
+        """Deprecated: now `complete`."""
+        warn("Layout.whole", "Layout.complete")
+        return self.complete
 
 
 class Regulariser(eqx.Module):
@@ -62,7 +70,7 @@ class Regulariser(eqx.Module):
         return jnp.minimum(1.0, self.radius / jnp.sqrt(jnp.maximum(norm2, jnp.finfo(norm2.dtype).tiny)))
 
 
-class Move(eqx.Module):
+class Update(eqx.Module):
     """One step as a space sees it: slopes at points, with the values just computed there.
 
     points (B, K, d), values (B, K), slopes (B, K), slots (B,), number = the step's number from 0.
@@ -73,34 +81,6 @@ class Move(eqx.Module):
     slopes: jax.Array
     slots: jax.Array
     number: jax.Array
-
-
-class FeatureMap(eqx.Module):
-    """φ: points (n, d) -> features (n, m)."""
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Coordinates of a point."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number m of features."""
-
-    @abstractmethod
-    def __call__(self, xs: Any) -> Any:
-        """Features (n, m) at points (n, d); NumPy in, NumPy out, once its own numbers are NumPy's."""
-
-    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The functions with weights (p, m) at points (n, d), (n, p), in NumPy."""
-        return np.asarray(self(xs)) @ weights.T
-
-    def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_k weights_k φ(points_k), (n, m), of points (n, K, d) and weights (n, K), in NumPy."""
-        count, width = points.shape[1:]
-        features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
-        return weights * features[:, 0] if count == 1 else np.einsum("nk,nkm->nm", weights, features)
 
 
 class Function(eqx.Module):
@@ -174,7 +154,7 @@ class FunctionSpace(eqx.Module):
         """Values (n,) of the current function at points (n, d)."""
 
     @abstractmethod
-    def descend(self, state: State, move: Move, step: jax.Array, regulariser: Regulariser) -> State:
+    def descend(self, state: State, update: Update, step: jax.Array, regulariser: Regulariser) -> State:
         """f <- Π[(1 - step λ) f - step Σ_b slopes_b ∂f(points_b)], and the average of iterates kept up."""
 
     @abstractmethod
@@ -197,3 +177,46 @@ def _evaluate(function: Function, xs: jax.Array) -> jax.Array:
     if xs.shape[0] <= tile:
         return function.evaluate(xs)
     return jax.lax.map(function.evaluate, xs.reshape(-1, tile, xs.shape[1])).reshape(-1)
+
+
+class RunningAverage(eqx.Module):
+    """The average of iterates of a growing expansion, from one number a step and no second expansion.
+
+    Step i of size γ_i made f_{i+1} = ratio_i f_i + Δ_i; deltas are the coefficients of Δ_i.
+    """
+
+    steps: jax.Array  # (T,) γ_i; zero for steps not taken yet
+    ratios: jax.Array  # (T,)
+    deltas: jax.Array  # (T, ...)
+
+    @staticmethod
+    def empty(count: int, shape: tuple[int, ...], dtype: jnp.dtype) -> RunningAverage:
+        """Room for `count` steps whose Δ has coefficients of that shape."""
+        return RunningAverage(jnp.zeros(count, dtype), jnp.ones(count, dtype), jnp.zeros((count, *shape), dtype))
+
+    def record(self, number: jax.Array, step: jax.Array, ratio: jax.Array, delta: jax.Array) -> RunningAverage:
+        """The average with one more step."""
+        return RunningAverage(
+            self.steps.at[number].set(step),
+            self.ratios.at[number].set(ratio),
+            self.deltas.at[number].set(delta),
+        )
+
+    def weights(self) -> jax.Array:
+        """Weight of each Δ_i in Σ γ_k f_k / Σ γ_k: w_i = γ_{i+1} + ratio_{i+1} w_{i+1}, w_T = 0, then normalised.
+
+        Backwards, because differences of running sums lose every digit in float32 once shrinkage has acted.
+        """
+
+        def backward(weight: jax.Array, later: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            step, ratio = later
+            return step + ratio * weight, weight
+
+        zero = jnp.zeros((), self.steps.dtype)
+        _, weights = jax.lax.scan(backward, zero, (self.steps, self.ratios), reverse=True)
+        return weights / jnp.maximum(jnp.sum(self.steps), jnp.finfo(self.steps.dtype).tiny)
+
+    def averages(self) -> jax.Array:
+        """The coefficients Δ_i contributes to the average, same shape as deltas."""
+        weights = self.weights()
+        return self.deltas * weights.reshape(weights.shape + (1,) * (self.deltas.ndim - 1))

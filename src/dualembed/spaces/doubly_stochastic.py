@@ -11,10 +11,10 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, RunningAverage, Update
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.fourier import WaveMap, frequencies
 from dualembed.spaces.nystrom import whitened
-from dualembed.spaces.trail import Trail
 
 
 class DoublyStochastic(FunctionSpace):
@@ -41,25 +41,25 @@ class DoublyStochastic(FunctionSpace):
     def init(self, key: jax.Array, layout: Layout) -> Blocks:
         """The zero function with room for one block a step."""
         shape, dtype = (layout.steps, self.block), layout.pilot.dtype
-        trail = Trail.empty(layout.steps, (self.block,), dtype)
-        return Blocks(key, jnp.zeros(shape, dtype), jnp.zeros((), jnp.int32), trail, layout.dimension)
+        average = RunningAverage.empty(layout.steps, (self.block,), dtype)
+        return Blocks(key, jnp.zeros(shape, dtype), jnp.zeros((), jnp.int32), average, layout.dimension)
 
     def evaluate(self, state: Blocks, xs: jax.Array) -> jax.Array:
         """Σ_i c_iᵀ φ_i(x) over the blocks so far, each redrawn."""
         return self.last(state).evaluate(xs)
 
-    def descend(self, state: Blocks, move: Move, step: jax.Array, regulariser: Regulariser) -> Blocks:
+    def descend(self, state: Blocks, update: Update, step: jax.Array, regulariser: Regulariser) -> Blocks:
         """Shrink what is there; the new block gets c = -step Σ_b slopes_b φ_i(points_b)."""
-        points = move.points.reshape(-1, state.dimension)
-        features = draw_block(state.key, move.number, self.kernel, size=self.block, dimension=state.dimension)
-        delta = -step * (move.slopes.reshape(-1) @ features(points))
+        points = update.points.reshape(-1, state.dimension)
+        features = draw_block(state.key, update.number, self.kernel, size=self.block, dimension=state.dimension)
+        delta = -step * (update.slopes.reshape(-1) @ features(points))
         shrink = regulariser.shrinkage(step)
         old = state.coefficients if regulariser.idle else shrink * state.coefficients
         return Blocks(
             state.key,
-            old.at[move.number].set(delta),
-            jnp.maximum(state.used, move.number.astype(jnp.int32) + 1),
-            state.trail.record(move.number, step, shrink, delta),
+            old.at[update.number].set(delta),
+            jnp.maximum(state.used, update.number.astype(jnp.int32) + 1),
+            state.average.record(update.number, step, shrink, delta),
             state.dimension,
         )
 
@@ -73,7 +73,7 @@ class DoublyStochastic(FunctionSpace):
 
     def averaged(self, state: Blocks) -> SeededFunction:
         """The same seeds under averaged coefficients."""
-        return SeededFunction(self.kernel, state.key, state.trail.averages(), state.used, dimension_=state.dimension)
+        return SeededFunction(self.kernel, state.key, state.average.averages(), state.used, dimension_=state.dimension)
 
 
 class Blocks(eqx.Module):
@@ -82,7 +82,7 @@ class Blocks(eqx.Module):
     key: jax.Array
     coefficients: jax.Array  # (T, block)
     used: jax.Array
-    trail: Trail
+    average: RunningAverage
     dimension: int = eqx.field(static=True)
 
 

@@ -1,16 +1,44 @@
-"""A feature map's values in float64 NumPy, block by block."""
+"""What a feature map is, and its values in float64 NumPy, block by block."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
-from dualembed.spaces.base import FeatureMap
-
 BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feature map uses on the way stays in cache
+
+
+class FeatureMap(eqx.Module):
+    """φ: points (n, d) -> features (n, m)."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number m of features."""
+
+    @abstractmethod
+    def __call__(self, xs: Any) -> Any:
+        """Features (n, m) at points (n, d); NumPy in, NumPy out, once its own numbers are NumPy's."""
+
+    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The functions with weights (p, m) at points (n, d), (n, p), in NumPy."""
+        return np.asarray(self(xs)) @ weights.T
+
+    def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Σ_k weights_k φ(points_k), (n, m), of points (n, K, d) and weights (n, K), in NumPy."""
+        count, width = points.shape[1:]
+        features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
+        return weights * features[:, 0] if count == 1 else np.einsum("nk,nkm->nm", weights, features)
 
 
 def to_numpy(features: Any) -> Any:

@@ -1,15 +1,16 @@
-"""Spaces with finitely many features: f = wᵀφ, |f| = |w|. What closed forms can solve."""
+"""Spaces with finitely many features: f = wᵀφ, |f| = |w|, also in other coordinates. What closed forms can solve."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
+from dualembed.spaces.features import FeatureMap
 
 
 class Weights(eqx.Module):
@@ -38,11 +39,11 @@ class LinearSpace(FunctionSpace):
         """wᵀφ(x)."""
         return state.features(xs) @ state.current
 
-    def descend(self, state: Weights, move: Move, step: jax.Array, regulariser: Regulariser) -> Weights:
+    def descend(self, state: Weights, update: Update, step: jax.Array, regulariser: Regulariser) -> Weights:
         """w <- Π[(1 - step λ) w - step Σ_b slopes_b φ(points_b)]."""
         # The compiler merges these features with those of the evaluation that came before in the same step.
-        features = state.features(move.points.reshape(-1, move.points.shape[-1]))
-        moved = regulariser.shrinkage(step) * state.current - step * (move.slopes.reshape(-1) @ features)
+        features = state.features(update.points.reshape(-1, update.points.shape[-1]))
+        moved = regulariser.shrinkage(step) * state.current - step * (update.slopes.reshape(-1) @ features)
         moved = regulariser.projection(jnp.sum(moved**2)) * moved
         average, total = running_average(state.average, state.current, state.total, step)
         return Weights(state.features, moved, average, total)
@@ -82,6 +83,79 @@ class LinearFunction(Function):
     def features_on(self, points: jax.Array) -> FeatureMap:
         """φ, wherever the points are."""
         return self.features
+
+
+class Preconditioned(FunctionSpace):
+    """f = (T w)ᵀφ for fixed features φ: steps are taken in w, norms and penalties stay those of θ = T w.
+
+    Gradient steps in w are steps along T Tᵀ in θ. A ball of θ is an ellipsoid of w, onto which scaling is not the
+    projection, so that there is none. Functions come back in the features' own coordinates, as linear ones.
+    """
+
+    has_ball: ClassVar[bool] = False
+
+    features: FeatureMap
+    transform: jax.Array  # T, (m, m')
+
+    def check(self, dimension: int) -> None:
+        """The features were made for this data."""
+
+    def feature_map(self, key: jax.Array, layout: Layout) -> FeatureMap:
+        """The features, in their own coordinates."""
+        return self.features
+
+    def init(self, key: jax.Array, layout: Layout) -> Weights:
+        """Zero weights."""
+        zeros = jnp.zeros(self.transform.shape[1], layout.pilot.dtype)
+        return Weights(TransformedMap(self.features, self.transform), zeros, zeros, jnp.zeros((), layout.pilot.dtype))
+
+    def evaluate(self, state: Weights, xs: jax.Array) -> jax.Array:
+        """(T w)ᵀφ(x)."""
+        return state.features(xs) @ state.current
+
+    def descend(self, state: Weights, update: Update, step: jax.Array, regulariser: Regulariser) -> Weights:
+        """w <- w - step λ TᵀT w - step Σ_b slopes_b Tᵀφ(points_b)."""
+        # The compiler merges these features with those of the evaluation that came before in the same step.
+        features = state.features(update.points.reshape(-1, update.points.shape[-1]))
+        kept = state.current
+        if regulariser.penalty is not None:
+            kept = kept - step * regulariser.penalty * ((self.transform @ state.current) @ self.transform)
+        moved = kept - step * (update.slopes.reshape(-1) @ features)
+        average, total = running_average(state.average, state.current, state.total, step)
+        return Weights(state.features, moved, average, total)
+
+    def norm2(self, state: Weights) -> jax.Array:
+        """|T w|²."""
+        return jnp.sum((self.transform @ state.current) ** 2)
+
+    def last(self, state: Weights) -> LinearFunction:
+        """The current function, back in the features' own coordinates."""
+        return LinearFunction(self.features, self.transform @ state.current)
+
+    def averaged(self, state: Weights) -> LinearFunction:
+        """The averaged function, likewise."""
+        return LinearFunction(self.features, self.transform @ state.average)
+
+
+class TransformedMap(FeatureMap):
+    """x -> Tᵀφ(x)."""
+
+    features: FeatureMap
+    transform: jax.Array
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+        return self.features.dimension
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return self.transform.shape[1]
+
+    def __call__(self, xs: Any) -> Any:
+        """Tᵀφ(x)."""
+        return self.features(xs) @ self.transform
 
 
 def running_average(average: Any, current: Any, total: jax.Array, step: jax.Array) -> tuple[Any, jax.Array]:

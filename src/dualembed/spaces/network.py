@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from dualembed import checks
-from dualembed.spaces.base import Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
 from dualembed.spaces.linear import running_average
 
 
@@ -65,16 +65,16 @@ class Network(FunctionSpace):
         """The network at every point."""
         return state.network.evaluate(xs)
 
-    def descend(self, state: Training, move: Move, step: jax.Array, regulariser: Regulariser) -> Training:
+    def descend(self, state: Training, update: Update, step: jax.Array, regulariser: Regulariser) -> Training:
         """θ <- (1 - step λ) θ - step · optimiser(Σ_b slopes_b ∂f(points_b)/∂θ)."""
-        points = move.points.reshape(-1, move.points.shape[-1])
+        points = update.points.reshape(-1, update.points.shape[-1])
         parameters = state.network.parameters
 
         def values(theta: Any) -> jax.Array:
             return state.network.with_parameters(theta).evaluate(points)
 
-        found, pull_back = jax.vjp(values, parameters)
-        gradient = pull_back(move.slopes.reshape(-1).astype(found.dtype))[0]
+        outputs, pull_back = jax.vjp(values, parameters)
+        gradient = pull_back(update.slopes.reshape(-1).astype(outputs.dtype))[0]
         direction, optimiser_state = self.optimiser.update(gradient, state.optimiser, parameters)
         shrink = regulariser.shrinkage(step)
         moved = jax.tree.map(

@@ -12,7 +12,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap, Layout
+from dualembed.spaces.base import Layout
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearSpace
 
 
@@ -147,3 +148,10 @@ def whitened(kernel: Kernel, landmarks: Any) -> LandmarkMap:
     if isinstance(landmarks, jax.Array):
         whitener = jnp.asarray(whitener, landmarks.dtype)
     return LandmarkMap(kernel, landmarks, whitener)
+
+
+def whiten(kernel: Kernel, landmarks: np.ndarray, cut: float) -> np.ndarray:
+    """K_mm^(-1/2) (m, r) in NumPy, without the directions whose eigenvalue is at most `cut` times the largest."""
+    values, vectors = np.linalg.eigh(np.asarray(kernel.gram(landmarks, landmarks)))
+    kept = values > cut * values[-1]
+    return vectors[:, kept] / np.sqrt(values[kept])

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap, Function, FunctionSpace, Layout, Move, Regulariser
+from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, RunningAverage, Update
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.nystrom import whitened
-from dualembed.spaces.trail import Trail
 
 FULL = 6000  # points up to which a closed form takes the whole RKHS on them
 
@@ -53,7 +53,7 @@ class RKHS(FunctionSpace):
             coefficients=jnp.zeros((samples, layout.per_sample), dtype),
             used=jnp.zeros((), jnp.int32),
             norm2=jnp.zeros((), dtype),
-            trail=Trail.empty(layout.steps, (layout.batch, layout.per_sample), dtype),
+            average=RunningAverage.empty(layout.steps, (layout.batch, layout.per_sample), dtype),
             slots=jnp.zeros((layout.steps, layout.batch), jnp.int32),
             tile=tile,
         )
@@ -62,22 +62,22 @@ class RKHS(FunctionSpace):
         """Σ_j c_j k(centre_j, x), over the occupied centres only."""
         return self.last(state).evaluate(xs)
 
-    def descend(self, state: Expansion, move: Move, step: jax.Array, regulariser: Regulariser) -> Expansion:
+    def descend(self, state: Expansion, update: Update, step: jax.Array, regulariser: Regulariser) -> Expansion:
         """Append -step·slopes at the points; the norm follows in O((B K)²) from the values just computed."""
-        points = move.points.reshape(-1, move.points.shape[-1])
-        added = -step * move.slopes.reshape(-1)
+        points = update.points.reshape(-1, update.points.shape[-1])
+        added = -step * update.slopes.reshape(-1)
         shrink = regulariser.shrinkage(step)
-        norm2 = self._moved_norm2(state.norm2, points, added, shrink * move.values.reshape(-1), shrink=shrink)
+        norm2 = self._moved_norm2(state.norm2, points, added, shrink * update.values.reshape(-1), shrink=shrink)
         project = regulariser.projection(norm2)
-        delta = (project * added).reshape(move.slopes.shape)
+        delta = (project * added).reshape(update.slopes.shape)
         old = state.coefficients if regulariser.idle else project * shrink * state.coefficients
         return Expansion(
-            centres=state.centres.at[move.slots].set(move.points),
-            coefficients=old.at[move.slots].add(delta),
-            used=jnp.maximum(state.used, jnp.max(move.slots).astype(jnp.int32) + 1),
+            centres=state.centres.at[update.slots].set(update.points),
+            coefficients=old.at[update.slots].add(delta),
+            used=jnp.maximum(state.used, jnp.max(update.slots).astype(jnp.int32) + 1),
             norm2=project**2 * norm2,
-            trail=state.trail.record(move.number, step, project * shrink, delta),
-            slots=state.slots.at[move.number].set(move.slots.astype(jnp.int32)),
+            average=state.average.record(update.number, step, project * shrink, delta),
+            slots=state.slots.at[update.number].set(update.slots.astype(jnp.int32)),
             tile=state.tile,
         )
 
@@ -102,7 +102,7 @@ class RKHS(FunctionSpace):
 
     def averaged(self, state: Expansion) -> KernelFunction:
         """The same centres under averaged coefficients."""
-        averages = state.trail.averages()
+        averages = state.average.averages()
         coefficients = (
             jnp.zeros_like(state.coefficients).at[state.slots.reshape(-1)].add(averages.reshape(-1, averages.shape[-1]))
         )
@@ -122,7 +122,7 @@ class Expansion(eqx.Module):
     coefficients: jax.Array  # (N, K)
     used: jax.Array  # occupied slots, always a prefix
     norm2: jax.Array
-    trail: Trail
+    average: RunningAverage
     slots: jax.Array  # (T, B): where each step's Δ went
     tile: int = eqx.field(static=True)
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Kernel
-from dualembed.spaces.base import FeatureMap
+from dualembed.spaces.features import FeatureMap
+from dualembed.spaces.nystrom import whiten
 
 CUT = 1e-10  # eigenvalues of the landmarks' kernel below this share of the largest are left out
 
@@ -69,9 +70,7 @@ def trended(
 ) -> TrendedLandmarks:
     """The features of a kernel of (x - centre)/scale at landmarks x (m, d), orthonormal in its RKHS."""
     places = (landmarks - centre) / scale
-    values, vectors = np.linalg.eigh(np.asarray(kernel.gram(places, places)))
-    kept = values > CUT * values[-1]
-    return TrendedLandmarks(kernel, places, vectors[:, kept] / np.sqrt(values[kept]), centre, scale, curved)
+    return TrendedLandmarks(kernel, places, whiten(kernel, places, CUT), centre, scale, curved)
 
 
 class ActionFeatures(FeatureMap):
@@ -104,8 +103,8 @@ class ActionFeatures(FeatureMap):
         """The functions with weights (p, m) at pairs (n, d + a), (n, p), each the base's functions of the action."""
         actions = self.mixing.shape[1]
         own = weights.reshape(len(weights), -1, actions).transpose(0, 2, 1).reshape(-1, self.base.size)
-        found = self.base.combined(xs[:, : self.base.dimension], own).reshape(len(xs), len(weights), actions)
-        return np.asarray(np.einsum("npa,na->np", found, self._mixed(xs)))
+        by_action = self.base.combined(xs[:, : self.base.dimension], own).reshape(len(xs), len(weights), actions)
+        return np.asarray(np.einsum("npa,na->np", by_action, self._mixed(xs)))
 
     def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_k weights_k ψ(points_k), (n, size); the features of a state that several points of a row share, once."""
