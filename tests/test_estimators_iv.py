@@ -30,6 +30,14 @@ def test_iv_regression_with_straight_lines_is_two_stage_least_squares() -> None:
     np.testing.assert_allclose(model.predict([[0.0]]), model.intercept_)
 
 
+def test_a_band_is_around_all_intervals() -> None:
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, INSTRUMENT)
+    places = np.linspace(-1, 1, 5)[:, None]
+    (low, high), (lower, upper) = model.band(places), model.interval(places)
+    assert np.all(low < lower)
+    assert np.all(upper < high)
+
+
 def test_controls_stand_on_both_sides() -> None:
     control = RNG.normal(size=ROWS)
     y = 2 * X[:, 0] - control + HIDDEN

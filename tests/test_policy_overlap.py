@@ -9,6 +9,7 @@ import pytest
 from tests.estimator_cases import small
 
 import dualembed as de
+from dualembed.estimators.signatures import Data
 
 DISCOUNT = 0.9
 EPISODES, STEPS = 60, 10
@@ -36,9 +37,7 @@ def evaluated(right: float, **recipe: Any) -> de.ActionValueEvaluator:
 
 def test_the_value_is_the_mean_of_weights_times_rewards() -> None:
     model, log = evaluated(0.5, **small()), walks()
-    problem, _ = model._problem(de.estimators.transitions.Transitions(
-        log["states"], log["next_states"], log["episodes"], log["actions"], rewards=log["rewards"]
-    ))  # fmt: skip
+    problem, _ = model._problem(Data(**log))
     weights = model.closed_.row_weights(problem, model._mean_features(*model.starts_))
     # Not exactly, since the fit may be of products across folds and the weights are those of all rows together.
     assert np.mean(weights * log["rewards"]) == pytest.approx(model.value().value, rel=0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.base import clone
 import dualembed as de
 from dualembed.answers import Setting, Task
 from dualembed.cli import main
+from dualembed.estimators.registry import ESTIMATORS, register
 from dualembed.estimators.rows import vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.transitions import TransitionEstimator
@@ -66,6 +68,18 @@ class DecayRegressor(TransitionEstimator):
     def _posed(self, columns: dict[str, np.ndarray], data: Data) -> Any:
         columns["reward"] = vector("costs", data.costs, len(columns["state"]))
         return de.problems.PolicyEvaluation(de.sources.Dataset(**columns), self.rate)
+
+
+# Other tests look at the library's own tasks alone.
+del ESTIMATORS["decay"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def imported() -> Iterator[None]:
+    """The registry as it is once the class has been imported."""
+    register(DecayRegressor)
+    yield
+    del ESTIMATORS["decay"]
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,8 @@ class IVRegressor(RegressorMixin, Effects):
         """(lower, upper) that cover f at all these rows at once with that probability."""
         points, _ = self._rows_of(X, controls)
         bands = [spread.band(points, level) for spread in self._spreads()]
-        return np.minimum(*(band[0] for band in bands)), np.maximum(*(band[1] for band in bands))
+        lower, upper = zip(*bands, strict=True)
+        return np.min(lower, axis=0), np.max(upper, axis=0)
 
     def score(
         self,

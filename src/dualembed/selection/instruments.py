@@ -11,6 +11,7 @@ import numpy as np
 from dualembed.kernels import Columns, Gaussian, Kernel
 from dualembed.selection.evidence import Regression, maximise, padded, padding, regression_evidence
 from dualembed.spaces.features import FeatureMap
+from dualembed.spaces.nystrom import whiten
 
 ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence
@@ -46,9 +47,7 @@ def orthonormal(kernel: Kernel, contexts: np.ndarray, landmarks: np.ndarray, *, 
 
     Directions whose variance there is below `tolerance` times the largest are left out: they would add noise.
     """
-    values, vectors = np.linalg.eigh(np.asarray(kernel.gram(landmarks, landmarks)))
-    kept = values > 1e-9 * values[-1]
-    whitener = vectors[:, kept] / np.sqrt(values[kept])
+    whitener = whiten(kernel, landmarks, 1e-9)
     features = np.asarray(kernel.gram(contexts, landmarks)) @ whitener
     mean = features.mean(axis=0)
     features -= mean

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import kernels
+from dualembed.spaces.nystrom import whiten
 
 LANDMARKS = 300  # up to ROWS_PER_LANDMARK times as many rows, and growing with the rows from there
 MOST_LANDMARKS = 540  # from 19,000 rows on, in three times the time of 300
@@ -73,15 +74,15 @@ class _Features:
         size, dimension = landmarks.shape
         first = 0 if dimension <= LINEAR_COLUMNS else dimension
         self.linear = np.arange(first, dimension + beside)
-        eigenvalues, vectors = np.linalg.eigh(np.asarray(kernel.gram(landmarks, landmarks)))
-        kept = eigenvalues > 1e-8 * eigenvalues[-1]
+        whitener = whiten(kernel, landmarks, 1e-8)
+        kept = whitener.shape[1]
         # Whitening turns kernel values into features whose plain ridge is the kernel's; it is applied to sums over
         # the rows, not to the rows. Linear features weigh a hundred times the kernel's, so that a plain trend, which
         # a ridge that suits the kernel would shrink, is left alone; columns beside them ten thousand times.
-        self.whitening = np.zeros((size + len(self.linear), int(kept.sum()) + len(self.linear)))
-        self.whitening[:size, : int(kept.sum())] = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+        self.whitening = np.zeros((size + len(self.linear), kept + len(self.linear)))
+        self.whitening[:size, :kept] = whitener
         weights = np.where(self.linear < dimension, 10 / np.sqrt(dimension), 100.0)
-        self.whitening[size:, int(kept.sum()) :] = np.diag(weights)
+        self.whitening[size:, kept:] = np.diag(weights)
 
     def __call__(self, inputs: Any) -> np.ndarray:
         values = np.asarray(self.kernel.gram(inputs[:, : self.landmarks.shape[1]], self.landmarks))
