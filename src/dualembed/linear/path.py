@@ -117,7 +117,7 @@ class Estimates:
 
     value: np.ndarray
     sampling: np.ndarray  # variance over groups of rows
-    bias: np.ndarray  # what ridges leave
+    bias: np.ndarray  # what ridges leave, in the root mean square over candidates
     between: np.ndarray  # variance between candidates
     replicates: np.ndarray  # the answer without each left-out group, (..., K)
     influence: np.ndarray  # what each group of rows adds to the answer, (..., F)
@@ -201,7 +201,7 @@ class Average(eqx.Module):
         biases, stacked = np.concatenate([ridge_bias(each) for each in values])[used], np.concatenate(values)[used]
         mean = np.tensordot(weights[used], stacked[..., :-1], axes=1)
         between = np.tensordot(weights[used], (stacked[..., 0] - mean[..., 0]) ** 2, axes=1)
-        bias = np.tensordot(weights[used], biases, axes=1)
+        bias = np.sqrt(np.tensordot(weights[used], biases**2, axes=1))
         sampling = self.sampling(mean, influence)
         return Estimates(mean[..., 0], sampling, bias, between, mean[..., 1:], influence)
 
@@ -254,7 +254,7 @@ def mix(answers: Sequence[Estimates], average: Average) -> Estimates:
     value = float(weights @ values)
     variance = average.sampling(np.append(value, replicates), influence)
     apart = weights @ (between + (values - value) ** 2)
-    bias = np.asarray(weights @ biases)
+    bias = np.asarray(np.sqrt(weights @ biases**2))
     return Estimates(np.asarray(value), variance, bias, np.asarray(apart), replicates, influence)
 
 
