@@ -6,7 +6,7 @@ JOBS ?= 2
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 ifeq ($(VERSION),)
-$(error $(PYTHON) does not run; name a Python from 3.11 to 3.13, as in PYTHON=python3.12 make test)
+$(error $(PYTHON) does not run; name a Python from 3.11 on, as in PYTHON=python3.12 make test)
 endif
 READY := .venv/.ready-$(VERSION)
 BIN := .venv/bin
@@ -17,7 +17,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --di
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce test slow lint format clean
+.PHONY: help demo reproduce test slow coverage wheel lint format clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,19 @@ test: lint ## check style and types, then run the tests
 slow: $(READY) ## run the few tests that take longer
 	$(PYTEST) -m slow
 
+coverage: $(READY) ## run the tests and show which lines they reach; htmlcov/ has each of them
+	$(PYTEST) -m "not slow" --cov=dualembed --cov-report=term:skip-covered --cov-report=html
+
+wheel: $(READY) ## build the wheel, and try it in an environment of its own
+	rm -rf build/wheel
+	$(BIN)/python -m pip wheel -qq --no-deps -w build/wheel .
+	$(PYTHON) -m venv --clear build/clean
+	build/clean/bin/python -m pip install -qq -c constraints.txt build/wheel/dualembed-*.whl
+	cd build && clean/bin/dualembed --help >/dev/null
+	cd build && clean/bin/dualembed fit policy-evaluation \
+		"$$(clean/bin/python -c 'from dualembed.examples import TRANSITIONS; print(TRANSITIONS)')" \
+		--state stock,demand --reward profit --episode shop --discount 0.95 --out wheel/model.dualembed
+
 lint: $(READY) ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,7 +59,7 @@ format: $(READY) ## put the code into the house format, repair what can be repai
 	$(BIN)/ruff format .
 
 clean: ## remove the environment, caches and everything the commands wrote
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist demo results
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist demo results
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt
