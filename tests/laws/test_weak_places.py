@@ -167,6 +167,11 @@ def test_rewards_that_never_vary_are_no_proof_that_none_do() -> None:
     assert said(answer, "all rewards are the same")
 
 
+def test_no_answer_claims_more_than_six_digits() -> None:
+    answer = value_of(walks(0), np.ones((100, 20)))
+    assert answer.stderr >= 1e-6 * abs(answer.value) > 0
+
+
 def test_where_all_fits_agree_it_does_not_matter_which_rows_say_so() -> None:
     """Without noise V(1) is a sum over 1, 0.9, 0.81, ..., which no smooth weights of rows are."""
     state = np.random.default_rng(0).uniform(-2, 2, size=ROWS)

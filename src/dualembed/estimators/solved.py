@@ -25,6 +25,7 @@ from dualembed.selection.rows import Groups, assign_groups, assign_more, read_ro
 from dualembed.selection.witness import witness_of
 
 CONSTANT = 1e-9  # deviation of f over its value, below which it is rounding
+DIGITS = 1e-6  # of an answer, that no error is below: what happens once in a million steps no log can rule out
 
 
 class Headline(NamedTuple):
@@ -111,7 +112,8 @@ class Solved:
         beyond = self.fit.outside(points) + question.strays() + unseen
         sampled = sum(factor**2 * self.fit.sampling(part) for factor, part in question.parts)
         guessed = self.fit.size * (np.abs(coefficients) @ beyond)
-        stderr = float(np.sqrt(spread.stderr**2 + sampled + guessed**2))
+        unknowable = DIGITS * abs(float(spread.value))
+        stderr = float(np.sqrt(spread.stderr**2 + sampled + guessed**2 + unknowable**2))
         overlaps = [self.fit.overlap(part) for _, part in question.parts if np.all(part.shares >= 0)]
         negative = max((each.negative for each in overlaps), default=None)
         effective = min((each.effective for each in overlaps), default=None)
