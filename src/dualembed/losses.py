@@ -1,7 +1,7 @@
 """Convex losses loss_y(v), their slopes, and their convex conjugates loss*_y(u) = sup_v (u v - loss_y(v)).
 
 Everything is elementwise and written out by hand, because differentiating through a domain's boundary gives
-NaN where the right answer is finite. The conformance tests hold the laws that every loss obeys (Fenchel-
+NaN where the right answer is finite. tests/laws holds the laws that every loss obeys (Fenchel-
 Young, biconjugate, slopes).
 """
 

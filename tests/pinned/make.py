@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.cli_tables import columns
+from tests.cli.tables import columns
 
 import dualembed
 from dualembed import estimators

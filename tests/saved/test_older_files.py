@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli_tables import Shown, document
+from tests.cli.tables import Shown, document
 from tests.saved.make import CASES, FOLDER, POINTS, answers, answers_of, file_of
 
 from dualembed import estimators

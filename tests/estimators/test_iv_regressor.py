@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.model_selection import GroupKFold, cross_val_score
-from tests.estimator_cases import HIDDEN, INSTRUMENT, ROWS, X, Y, fitted, small
+from tests.estimators.cases import HIDDEN, INSTRUMENT, ROWS, X, Y, fitted, small
 
 import dualembed as de
 from dualembed import spaces

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
-from tests.browser.models import HOSTILE, ROWS, levels_model, line_model, map_model, policy_model, space, wide_model
+from tests.report.models import HOSTILE, ROWS, levels_model, line_model, map_model, policy_model, space, wide_model
 
 from dualembed import plot
 from dualembed.checks import InputError

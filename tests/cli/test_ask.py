@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.cli_tables import LINEAR, Shown, columns, document, refusal
+from tests.cli.tables import LINEAR, Shown, columns, document, refusal
 
 from dualembed import saving
 from dualembed.cli import main

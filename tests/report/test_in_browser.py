@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser import chromium
-from tests.browser.models import HOSTILE, wide_model
+from tests.report import chromium
+from tests.report.models import HOSTILE, wide_model
 
 from dualembed import report
 

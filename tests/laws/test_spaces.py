@@ -10,7 +10,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.conformance.cases import KERNEL, SPACES
+from tests.laws.cases import KERNEL, SPACES
 
 from dualembed import kernels, spaces
 from dualembed.checks import InputError

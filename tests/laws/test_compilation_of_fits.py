@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from tests.estimator_cases import small
+from tests.estimators.cases import small
 
 import dualembed as de
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from tests.estimator_cases import HIDDEN, X, Y, fitted, small
+from tests.estimators.cases import HIDDEN, X, Y, fitted, small
 
 import dualembed as de
 

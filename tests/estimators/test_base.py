@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
-from tests.estimator_cases import ACTION, ALL, CASES, INSTRUMENT, NEXT, ROWS, STATE, X, Y, fitted, small
+from tests.estimators.cases import ACTION, ALL, CASES, INSTRUMENT, NEXT, ROWS, STATE, X, Y, fitted, small
 
 import dualembed as de
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.estimator_cases import ACTION, EPISODE, NEXT, ROWS, STATE, above, fitted, small
+from tests.estimators.cases import ACTION, EPISODE, NEXT, ROWS, STATE, above, fitted, small
 
 import dualembed as de
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.cli_tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, refusal
+from tests.cli.tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, refusal
 
 from dualembed import saving
 from dualembed.cli import main

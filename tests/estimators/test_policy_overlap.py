@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.estimator_cases import small
+from tests.estimators.cases import small
 
 import dualembed as de
 from dualembed.estimators.signatures import Data

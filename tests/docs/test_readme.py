@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_readmes_python_finds_what_the_rule_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,14 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tests.cli_tables import Shown, document
+from tests.cli.tables import Shown, document
 
 from dualembed.cli import main
 from dualembed.data import read_table
 from dualembed.estimators.diagnostics import TrustWarning
 from dualembed.examples import TRANSITIONS
 
-EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def example(name: str) -> ModuleType:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from tests.estimator_cases import ACTION, ALL, CASES, EPISODE, INSTRUMENT, NEXT, ROWS, STATE, X, Y, even, fitted, small
+from tests.estimators.cases import ACTION, ALL, CASES, EPISODE, INSTRUMENT, NEXT, ROWS, STATE, X, Y, even, fitted, small
 
 import dualembed as de
 from dualembed import spaces

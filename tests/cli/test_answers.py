@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather
-from tests.cli_tables import LINEAR, ROWS, Shown, columns, document, refusal
+from tests.cli.tables import LINEAR, ROWS, Shown, columns, document, refusal
 
 from dualembed.cli import inputs, main
 from dualembed.data import read_table

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.browser.models import HOSTILE, ROWS, line_model, policy_model, wide_model
+from tests.report.models import HOSTILE, ROWS, line_model, policy_model, wide_model
 
 from dualembed import report
 from dualembed.answers.answer import meaning
