@@ -1,4 +1,4 @@
-"""The code's order: imports point down, every module says what it is, and no module is a drawer."""
+"""The code's order: imports point down and never in circles, every module says what it is, and none is a drawer."""
 
 from __future__ import annotations
 
@@ -85,6 +85,63 @@ def test_imports_point_down(path: Path) -> None:
     # The package itself stands above all rows: its names lead down to every part.
     for imported, line in imports(path) if importer else ():
         assert allowed(importer, imported), f"{path}:{line}: {imported} is not below {importer}"
+
+
+def module(path: Path) -> str:
+    """The dotted name of a file's module."""
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def run_on_import(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports that run when a module is imported: neither those of functions nor those for the type checker."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            checked = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            for name in ("orelse",) if checked else ("body", "handlers", "orelse", "finalbody"):
+                yield from run_on_import(getattr(node, name, []))
+
+
+def imported_modules(path: Path, modules: set[str]) -> set[str]:
+    """The modules that a file's module needs before it can run; a name that is no module's stands for its package."""
+    needed = set()
+    for node in run_on_import(ast.parse(path.read_text(encoding="utf-8")).body):
+        if isinstance(node, ast.Import):
+            needed |= {alias.name for alias in node.names}
+        else:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            needed |= (inner & modules) | ({node.module or ""} if inner - modules else set())
+    return needed & modules
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Nodes that lead to themselves, in order and with the first repeated; none if there are none."""
+    done: set[str] = set()
+
+    def search(node: str, way: list[str]) -> list[str]:
+        if node in way:
+            return [*way[way.index(node) :], node]
+        if node in done:
+            return []
+        for following in sorted(graph[node]):
+            if found := search(following, [*way, node]):
+                return found
+        done.add(node)
+        return []
+
+    return next((found for node in sorted(graph) if (found := search(node, []))), [])
+
+
+def test_no_module_needs_itself() -> None:
+    modules = {module(path) for path in FILES}
+    found = cycle({module(path): imported_modules(path, modules) for path in FILES})
+    assert not found, " -> ".join(found)
+
+
+def test_circles_are_found() -> None:
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 def test_problems_and_spaces_do_not_see_each_other() -> None:
