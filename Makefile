@@ -17,7 +17,7 @@ PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --di
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce test slow coverage wheel lint format clean
+.PHONY: help demo reproduce test slow coverage count wheel lint format clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ slow: $(READY) ## run the few tests that take longer
 
 coverage: $(READY) ## run the tests and show which lines they reach; htmlcov/ has each of them
 	$(PYTEST) -m "not slow" --cov=dualembed --cov-report=term:skip-covered --cov-report=html
+
+count: ## count lines of code and files by package
+	@$(PYTHON) benchmarks/count.py
 
 wheel: $(READY) ## build the wheel, and try it in an environment of its own
 	rm -rf build/wheel
