@@ -18,9 +18,9 @@ from dualembed import report
 from dualembed.answers.answer import meaning
 from dualembed.checks import InputError
 from dualembed.estimators import ActionValueEvaluator, IVRegressor, PolicyEvaluator
-from dualembed.plot.fields import learnt
+from dualembed.plot.surface import function_surface
 from dualembed.report.effects import effects, unshown
-from dualembed.report.elements import Markup, as_sure, between, element, number, plus_minus, shown, text
+from dualembed.report.html import Markup, as_sure, between, element, number, plus_minus, shown, text
 from dualembed.report.page import page
 from dualembed.report.trust import verdict
 from dualembed.report.worth import policy_value
@@ -170,8 +170,8 @@ def test_value_of_a_policy_that_is_given_is_the_models_with_and_without_errors()
     }
     evaluator = ActionValueEvaluator(0.5, lambda states: np.full((len(states), 2), 0.5), primal="linear", dual="linear")
     model = evaluator.fit(**data)
-    found = policy_value(model, learnt(model, data), data)
-    without = policy_value(bare(model), learnt(bare(model), data), data)
+    found = policy_value(model, function_surface(model, data), data)
+    without = policy_value(bare(model), function_surface(bare(model), data), data)
     assert found is not None
     assert without is not None
     assert (found.value, found.stderr) == (model.value().value, model.value().stderr)
@@ -193,7 +193,7 @@ def test_a_column_of_two_values_moves_from_the_one_to_the_other() -> None:
     treated, dose = 1.0 * (np.arange(ROWS) % 10 == 0), rng.normal(size=ROWS)  # of the first both quartiles are 0
     X, y = pd.DataFrame({"treated": treated, "dose": dose}), 2 * treated + dose
     model = IVRegressor(primal="linear", dual="linear").fit(X, y)
-    first, second = effects(learnt(model, {"X": X, "y": y}), straight=False)
+    first, second = effects(function_surface(model, {"X": X, "y": y}), straight=False)
     assert first.change(number) == "treated from 0 to 1"
     assert first.value == pytest.approx(2.0, abs=0.01)
     assert second.change(number).startswith("dose from −0.")
@@ -203,12 +203,12 @@ def test_a_column_of_two_values_moves_from_the_one_to_the_other() -> None:
 def test_levels_of_a_category_are_compared_with_the_most_frequent_and_the_rarest_left_out() -> None:
     kind = np.repeat([f"kind {number:02}" for number in range(14)], np.arange(14) + 1).astype(object)
     model = IVRegressor(primal="linear", dual="linear").fit({"kind": kind}, np.arange(len(kind)) % 2)
-    field = learnt(model, {"X": {"kind": kind}})
-    found = effects(field, straight=False)
+    surface = function_surface(model, {"X": {"kind": kind}})
+    found = effects(surface, straight=False)
     assert {each.start for each in found} == {"kind 13"}
     assert [each.end for each in found] == [f"kind {number:02}" for number in range(12, 2, -1)]
-    assert unshown(field) == ["Of kind the 10 most frequent of 13 other levels are compared."]
-    assert next(each.end for each in effects(learnt(model), straight=False)) == "kind 01"
+    assert unshown(surface) == ["Of kind the 10 most frequent of 13 other levels are compared."]
+    assert next(each.end for each in effects(function_surface(model), straight=False)) == "kind 01"
 
 
 def test_honest_error_stands_beside_the_naive_ones(policy_page: Reader) -> None:

@@ -15,7 +15,7 @@ from dualembed.cli.printing import counted, give_or_take, number, print_table
 from dualembed.cli.tasks import known_tasks
 from dualembed.estimates import Estimate
 from dualembed.estimators.returns import WHOLE
-from dualembed.plot.fields import Field, learnt
+from dualembed.plot.surface import Surface, function_surface
 from dualembed.report.answer import asked_about
 from dualembed.report.effects import Effect, effects, unshown
 from dualembed.report.facts import strengths
@@ -26,7 +26,7 @@ MOST = 12  # rows of a printed table
 
 def found_by(model: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """What a fit has found, in terms that JSON has."""
-    answer = _answer(model, learnt(model, data), data)
+    answer = _answer(model, function_surface(model, data), data)
     worries = [*model.diagnostics_.warnings, *answer.get("policy_value", answer["mean"])["warnings"]]
     return {
         "answer": answer,
@@ -57,10 +57,10 @@ def honest_error(model: Any) -> dict[str, Any] | None:
     }
 
 
-def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]:
-    points, _ = asked_about(model, field, data)
-    values = np.maximum(field.at(points)[0], getattr(model, "shortest_", -np.inf))
-    mean, stderr = field.average(points)
+def _answer(model: Any, surface: Surface, data: Mapping[str, Any]) -> dict[str, Any]:
+    points, _ = asked_about(model, surface, data)
+    values = np.maximum(surface.evaluate(points)[0], getattr(model, "shortest_", -np.inf))
+    mean, stderr = surface.average(points)
     found = {
         "mean": {**_with_interval(mean, stderr), **_rests_on(model, mean_answer(model, points))},
         "lowest": float(values.min()),
@@ -69,7 +69,7 @@ def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]
     }
     if "discount" in model.get_params():
         found["discount"] = model.discount
-    value = policy_value(model, field, data)
+    value = policy_value(model, surface, data)
     if value is not None:
         found["policy_value"] = {
             **_with_interval(value.value, value.stderr),
@@ -86,12 +86,12 @@ def _answer(model: Any, field: Field, data: Mapping[str, Any]) -> dict[str, Any]
     if hasattr(model, "target"):
         found["rows_inside"] = int(np.sum(model.inside(data["states"])))
     if hasattr(model, "instruments_"):
-        moved = effects(field, straight=hasattr(model, "coef_"))
+        moved = effects(surface, straight=hasattr(model, "coef_"))
         found["instruments"] = model.instruments_ is not None
         found["first_stage"] = dict(model.diagnostics_.first_stage)
         found["strength"] = list(strengths(model.diagnostics_))
         found["effects"] = [_effect(each) for each in moved]
-        found["effects_unshown"] = unshown(field)
+        found["effects_unshown"] = unshown(surface)
     return found
 
 

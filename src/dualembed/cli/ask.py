@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +14,10 @@ import typer
 from dualembed.cli import options
 
 if TYPE_CHECKING:
-    from dualembed.answers import Answer
+    import pyarrow as pa
+
+    from dualembed.answers import Answer, Question, Task
+    from dualembed.cli.roles import Columns
 
 _HELP = "\n\n".join(
     [
@@ -69,10 +75,9 @@ def ask(
     as_json: options.AsJson = False,
 ) -> None:
     from dualembed.cli.interrupts import ending_at_once
-    from dualembed.cli.models import loaded
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
-    from dualembed.cli.questions import Reader, contrasts, effects, moves
+    from dualembed.cli.saved import loaded
     from dualembed.data.io import check_there
 
     places, others, moved = at or [], minus or [], moves(derivative or [], effect or [])
@@ -180,3 +185,205 @@ def _in_words(answer: Mapping[str, Any]) -> str:
         return f"{number(answer['value'])}, with an error that the data cannot tell"
     said = give_or_take(answer["value"], answer["stderr"])
     return f"{said} ({100 * answer['level']:g} % interval {number(answer['lower'])} to {number(answer['upper'])})"
+
+
+# One of name=value, either of which may stand in double quotes, as in a CSV file.
+PART = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^"=,]*?))\s*=\s*(?:"((?:[^"]|"")*)"|([^",]*?))\s*(?:,|$)')
+# COLUMN or COLUMN=A,B, any of which may stand in double quotes.
+_TEXT = r'\s*(?:"((?:[^"]|"")*)"|([^"=,]+?))\s*'
+EFFECT = re.compile(rf"{_TEXT}(?P<levels>={_TEXT},{_TEXT})?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """Makes questions about a model, of places and tables in the words of the command line."""
+
+    path: Path
+    model: Any
+    task: Task
+    drop: bool
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The columns that the model asks for, by meaning."""
+        from dualembed.cli.saved import columns_for_predicting
+
+        return columns_for_predicting(self.path, self.model, self.task)
+
+    @functools.cached_property
+    def known(self) -> dict[str, Any]:
+        """How each of the columns is coded, by name."""
+        return _known(self.model, self.task, self.columns)
+
+    def questions(self, places: Sequence[str], points: Path | None = None, option: str = "--at") -> list[Question]:
+        """One question for each place, and one for the table."""
+        from dualembed.cli.printing import counted
+
+        symbol = self.task.symbol
+        tables = [(_table(self.known, each, option), f"{symbol} at {' '.join(each.split())}") for each in places]
+        if points is not None:
+            kept = self.table(points)
+            tables.append((kept, f"{symbol} on average over {counted(kept.num_rows, 'row')} of {points}"))
+        return [self.model.at(**self.arguments(table)).renamed(words) for table, words in tables]
+
+    def table(self, path: Path) -> pa.Table:
+        """A table with the model's columns, without rows that lack some, where these are to be dropped."""
+        from dualembed.cli.inputs import complete
+        from dualembed.cli.saved import check_columns
+        from dualembed.data.io import read_table
+
+        whole = read_table(path)
+        check_columns(self.columns, whole.column_names, self.path)
+        return complete(whole, self.columns, drop=self.drop)[0]
+
+    def arguments(self, table: pa.Table) -> dict[str, Any]:
+        """What the table holds, by the names of the model's arguments."""
+        from dualembed.cli.inputs import arguments
+
+        categories = [name for name, column in self.known.items() if column.levels]
+        return arguments(table, self.columns, self.task.asks, categories=categories)
+
+
+def moves(derivatives: Sequence[str], effects: Sequence[str]) -> list[tuple[str, str, tuple[str, str] | None]]:
+    """(option, column, the two levels where they are given) of the columns whose effects are asked for."""
+    from dualembed.checks import InputError
+
+    found: list[tuple[str, str, tuple[str, str] | None]] = [
+        ("--derivative", name.strip(), None) for name in derivatives
+    ]
+    for text in effects:
+        match = EFFECT.match(text)
+        if match is None:
+            raise InputError(
+                f"--effect {text!r} is no effect; give a column, such as treated, and two of its levels where they are "
+                "not 1 and 0, such as region=north,south"
+            )
+        name, *levels = ((quoted or plain or "").replace('""', '"').strip() for quoted, plain in _pairs(match.groups()))
+        found.append(("--effect", name, None if match.group("levels") is None else (levels[0], levels[1])))
+    return found
+
+
+def _pairs(groups: Sequence[Any]) -> list[tuple[str | None, str | None]]:
+    """Each text that stands in quotes or without them: (in quotes, without)."""
+    name, _, first, second = groups[:2], groups[2], groups[3:5], groups[5:7]
+    return [(each[0], each[1]) for each in (name, first, second)]
+
+
+def effects(
+    reader: Reader, moved: Sequence[tuple[str, str, tuple[str, str] | None]], points: Path | None
+) -> list[Question]:
+    """What columns do, each over the rows of the table, or over those of the fit."""
+    from dualembed.checks import InputError
+    from dualembed.data.columns import no_such_column
+
+    if not moved:
+        return []
+    if not hasattr(reader.model, "mean_derivative"):
+        raise InputError(
+            f"{moved[0][0]} is about effects of columns, which {reader.path} has none of; ask with --at and --minus"
+        )
+    rows = {} if points is None else reader.arguments(reader.table(points))
+    found = []
+    for option, name, levels in moved:
+        if name not in reader.known:
+            raise no_such_column(name, list(reader.known), f"{option} {name!r}")
+        if option == "--derivative":
+            question: Question = reader.model.mean_derivative(name, **rows)
+        else:
+            texts = levels or ("1", "0")
+            treated, control = (_value(reader.known[name], name, text, option) for text in texts)
+            question = reader.model.average_effect(name, treated=treated, control=control, **rows)
+            question = question.renamed(f"the average effect of {name}={texts[0]} against {texts[1]}")
+        over = "the rows of the fit" if points is None else str(points)
+        found.append(question.renamed(f"{question.words}, over {over}"))
+    return found
+
+
+def _known(model: Any, task: Task, columns: Columns) -> dict[str, Any]:
+    """How each of the columns that the model asks for is coded, by name; of a copy, how the other is."""
+    codings = {role.word: coding for role, coding in zip(task.asks, model._codings(), strict=False)}
+    found = {}
+    for word, names in columns.items():
+        coded = codings[word].columns
+        for name, column in zip(names, coded, strict=True):
+            found[name] = column if column.copy_of is None else coded[column.copy_of]
+    return found
+
+
+def contrasts(asked: list[Question], taken_off: list[Question]) -> list[Question]:
+    """Each question less that of the same place, or less the only one."""
+    if not taken_off:
+        return asked
+    others = taken_off * len(asked) if len(taken_off) == 1 else taken_off
+    return [each - other for each, other in zip(asked, others, strict=True)]
+
+
+def _table(known: Mapping[str, Any], place: str, option: str) -> pa.Table:
+    """The place as a table of one row."""
+    import pyarrow as pa
+
+    from dualembed.checks import InputError, some
+    from dualembed.data.columns import no_such_column
+
+    given = _parts(place, option)
+    for name in given:
+        if name not in known:
+            raise no_such_column(name, list(known), f"{option} {place!r}")
+    missing = [name for name in known if name not in given]
+    if missing:
+        raise InputError(
+            f"{option} {place!r} says nothing of {some(missing)}; give all of the model's columns: {some(known)}"
+        )
+    return pa.table({name: [_value(column, name, given[name], option)] for name, column in known.items()})
+
+
+def _parts(place: str, option: str) -> dict[str, str]:
+    """The text of each column's value, by the column's name."""
+    from dualembed.checks import InputError
+
+    found: dict[str, str] = {}
+    start, text = 0, place.strip().rstrip(",")
+    while start < len(text):
+        match = PART.match(text, start)
+        if match is None:
+            raise InputError(
+                f'{option} {place!r} is no place; give each column as name=value with commas between, such as "x=1, '
+                'speed=0", and names or values that hold commas in double quotes'
+            )
+        texts = [(text or "").replace('""', '"') for text in match.groups()]
+        name, value = texts[0] or texts[1], texts[2] or texts[3]
+        if name in found:
+            raise InputError(f"{option} {place!r} gives the column {name!r} more than once; give it once")
+        found[name], start = value, match.end()
+    return found
+
+
+def _value(column: Any, name: str, text: str, option: str) -> Any:
+    """What the text stands for in a column: one of its levels, or a number."""
+    from dualembed.checks import InputError, nearest, some
+
+    if column.levels:
+        level = next((level for level in column.levels if _same(level, text)), None)
+        if level is None:
+            names = [str(each) for each in column.levels]
+            raise InputError(
+                f"{option} has {name}={text}, but the model was fitted with {some(names)} there{nearest(text, names)}"
+            )
+        return level
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not abs(found) < float("inf"):
+        raise InputError(f"{option} has {name}={text}, but {name} is a number; give one, such as {name}=1")
+    return found
+
+
+def _same(level: Any, text: str) -> bool:
+    """Whether a text names a level; of numbers 1 and 1.0 are the same."""
+    if str(level) == text or (isinstance(level, bool) and str(level).lower() == text.lower()):
+        return True
+    try:
+        return not isinstance(level, str) and float(level) == float(text)
+    except ValueError:
+        return False

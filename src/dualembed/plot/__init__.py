@@ -4,8 +4,6 @@
 `model.fit(**data); plot.function(model, data)`; a table of states (of X) alone will do for most.
 """
 
-from dualembed.plot.functions import function
-from dualembed.plot.measures import density_ratio, errors, singular_values, weights
-from dualembed.plot.witnesses import witness
+from dualembed.plot.figures import density_ratio, errors, function, singular_values, weights, witness
 
 __all__ = ["density_ratio", "errors", "function", "singular_values", "weights", "witness"]

@@ -10,42 +10,42 @@ import numpy as np
 from dualembed.answers import Answer
 from dualembed.answers.answer import meaning
 from dualembed.estimates import Estimate
-from dualembed.plot.fields import Field
+from dualembed.plot.surface import Surface
 from dualembed.report.effects import Effect, effects, unshown
-from dualembed.report.elements import Markup, between, element, number, paragraph, plus_minus, table
+from dualembed.report.html import Markup, between, element, number, paragraph, plus_minus, table
 from dualembed.report.worth import mean_answer, policy_value, verdict_of
 
 MOST = 30  # rows of a table of effects
 ROWS = 2000  # over which a mean is taken
 
 
-def answer(model: Any, field: Field, tables: Mapping[str, Any]) -> Markup:
+def answer(model: Any, surface: Surface, tables: Mapping[str, Any]) -> Markup:
     """The headline and what else there is to say in numbers."""
-    parts = [headline(model, field, tables)]
-    if field.spreads:
+    parts = [headline(model, surface, tables)]
+    if surface.spreads:
         parts.append(paragraph("What stands after ± is one standard error."))
     if not hasattr(model, "instruments_"):
         return element("div", *parts)
     outcome = "effect on y" if model.instruments_ is not None else "change of the mean of y"
-    found, straight = effects(field, straight=hasattr(model, "coef_")), hasattr(model, "coef_")
+    found, straight = effects(surface, straight=hasattr(model, "coef_")), hasattr(model, "coef_")
     caption = "What moving a column does" + (": f is a straight line" if straight else ", others as they are")
     parts.append(table(caption, ["change", outcome, "95 % interval"], map(_row, found[:MOST])))
     left = [f"{len(found) - MOST} more changes are not shown."] if len(found) > MOST else []
-    return element("div", *parts, *map(paragraph, [*unshown(field), *left]))
+    return element("div", *parts, *map(paragraph, [*unshown(surface), *left]))
 
 
-def headline(model: Any, field: Field, tables: Mapping[str, Any]) -> Markup:
+def headline(model: Any, surface: Surface, tables: Mapping[str, Any]) -> Markup:
     """The policy's value, or the mean of the function over the data, with the verdict on it."""
-    found = policy_value(model, field, tables)
+    found = policy_value(model, surface, tables)
     if found is not None and found.answer is not None:
         said = f"On average over {found.where}, the policy is worth {plus_minus(found.value, found.stderr)}"
         sentence = element("strong", f"{said} (95 % interval {between(*found.answer.interval())}).")
         beside = [*_verdict(model, found.answer), *_mean_return(model)]
         return element("div", paragraph(sentence, class_="answer"), *beside)
-    points, where = asked_about(model, field, tables)
-    mean, stderr = field.average(points)
-    values = np.maximum(field.at(points)[0], getattr(model, "shortest_", -np.inf))
-    what = f"the {field.symbol}" if not field.symbol.startswith("f(") else field.symbol
+    points, where = asked_about(model, surface, tables)
+    mean, stderr = surface.average(points)
+    values = np.maximum(surface.evaluate(points)[0], getattr(model, "shortest_", -np.inf))
+    what = f"the {surface.symbol}" if not surface.symbol.startswith("f(") else surface.symbol
     said = f"{where}, {what} is {plus_minus(mean, stderr)}"
     reach = f" on average, from {number(values.min())} to {number(values.max())}" if len(values) > 1 else ""
     sentence = paragraph(element("strong", f"{said}{reach}."), class_="answer")
@@ -69,18 +69,18 @@ def _mean_return(model: Any) -> list[Markup]:
     return [paragraph(f"The plain mean of the returns of whole episodes is {plus_minus(found.value, found.stderr)}.")]
 
 
-def asked_about(model: Any, field: Field, tables: Mapping[str, Any]) -> tuple[np.ndarray, str]:
+def asked_about(model: Any, surface: Surface, tables: Mapping[str, Any]) -> tuple[np.ndarray, str]:
     """(coded points over which to take means, where they are): rows of the data, of hitting times outside the target.
 
     Without data it is their middle.
     """
-    if field.rows is None:
-        return field.base(), "At the middle of the data"
+    if surface.rows is None:
+        return surface.background(), "At the middle of the data"
     if not hasattr(model, "target"):
-        return field.rows, "Over the rows of the data"
+        return surface.rows, "Over the rows of the data"
     outside = np.flatnonzero(~model.inside(tables["states"]))
     if not len(outside):
-        return field.rows, "Over the rows of the data, which are all inside the target and must return to it"
+        return surface.rows, "Over the rows of the data, which are all inside the target and must return to it"
     some = outside[np.linspace(0, len(outside) - 1, min(len(outside), ROWS)).astype(int)]
     return model.coding_.encode(tables["states"])[some], "Over the rows of the data outside the target"
 

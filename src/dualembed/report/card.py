@@ -7,10 +7,9 @@ from importlib import resources
 from typing import Any
 
 from dualembed.plot import function
-from dualembed.plot.fields import learnt
-from dualembed.plot.functions import dependence, leading
-from dualembed.report.elements import Markup, between, element, number, paragraph, plus_minus, shown
-from dualembed.report.images import image
+from dualembed.plot.figures import dependence, leading
+from dualembed.plot.surface import function_surface
+from dualembed.report.html import Markup, between, element, image, number, paragraph, plus_minus, shown
 from dualembed.report.trust import warnings
 from dualembed.report.worth import policy_value, verdict_of
 
@@ -61,7 +60,7 @@ def _facts(model: Any) -> list[Markup]:
 
 def _worth(model: Any) -> list[str]:
     """What the policy is worth, with the verdict on it, where that is known."""
-    found = policy_value(model, learnt(model), {})
+    found = policy_value(model, function_surface(model), {})
     if found is None or found.answer is None:
         return []
     verdict = verdict_of(found.answer)
@@ -71,8 +70,8 @@ def _worth(model: Any) -> list[str]:
 
 def _figure(model: Any) -> Markup:
     """f, or how it depends on the column that moves it most."""
-    field = learnt(model)
-    if len(field.places) <= 2:
-        return image(lambda ax: function(model, ax=ax), f"The {field.symbol}", size=SIZE)
-    (place,) = leading(field, 1)
-    return image(lambda ax: dependence(ax, field, place), f"The {field.symbol} along {place.name}", size=SIZE)
+    surface = function_surface(model)
+    if len(surface.axes) <= 2:
+        return image(lambda ax: function(model, ax=ax), f"The {surface.symbol}", size=SIZE)
+    (axis,) = leading(surface, 1)
+    return image(lambda ax: dependence(ax, surface, axis), f"The {surface.symbol} along {axis.name}", size=SIZE)

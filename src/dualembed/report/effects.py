@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dualembed.plot.fields import Field, Place
+from dualembed.plot.surface import Axis, Surface
 
 QUARTILES = (25.0, 75.0)
 LEVELS = 10  # of a category that are compared with its most frequent one
@@ -31,18 +31,18 @@ class Effect:
         return f"{self.column} from {' to '.join(ends)}" + (f" ({self.note})" if self.note else "")
 
 
-def effects(field: Field, *, straight: bool) -> list[Effect]:
+def effects(surface: Surface, *, straight: bool) -> list[Effect]:
     """Those of every column: by one unit if f is a straight line, else between quartiles; of a category by levels.
 
     A column of two values moves from the one to the other, and each level of a category is compared with its most
     frequent one (without data with its first), the most frequent ones first.
     """
-    return [_effect(field, place, *move) for place in field.places for move in _moves(field, place, straight=straight)]
+    return [_effect(surface, axis, *move) for axis in surface.axes for move in _moves(surface, axis, straight=straight)]
 
 
-def unshown(field: Field) -> list[str]:
+def unshown(surface: Surface) -> list[str]:
     """For every category of many levels, a sentence that not all are compared."""
-    counts = {place.name: len(place.levels) - 1 for place in field.places}
+    counts = {axis.name: len(axis.levels) - 1 for axis in surface.axes}
     return [
         f"Of {name} the {LEVELS} most frequent of {count} other levels are compared."
         for name, count in counts.items()
@@ -50,44 +50,44 @@ def unshown(field: Field) -> list[str]:
     ]
 
 
-def _moves(field: Field, place: Place, *, straight: bool) -> Iterator[tuple[Any, Any, str]]:
+def _moves(surface: Surface, axis: Axis, *, straight: bool) -> Iterator[tuple[Any, Any, str]]:
     """(start, end, note) of each move of a column that is looked at."""
-    if place.levels:
-        first, *others = _by_frequency(field, place)
+    if axis.levels:
+        first, *others = _by_frequency(surface, axis)
         yield from ((first, other, "") for other in others[:LEVELS])
         return
-    two = _two_values(field, place)
+    two = _two_values(surface, axis)
     if two is not None:
         yield *two, ""
     elif straight:
         yield 0.0, 1.0, "one unit"
     else:
-        yield *field.quantiles(place, QUARTILES), "quartiles"
+        yield *surface.quantiles(axis, QUARTILES), "quartiles"
 
 
-def _by_frequency(field: Field, place: Place) -> list[Any]:
+def _by_frequency(surface: Surface, axis: Axis) -> list[Any]:
     """The levels of a category, the most frequent first; those that are equally so in their own order."""
-    if field.rows is None:
-        return list(place.levels)
-    seen = place.of(field.rows).tolist()
-    return sorted(place.levels, key=lambda level: -seen.count(level))
+    if surface.rows is None:
+        return list(axis.levels)
+    seen = axis.decode(surface.rows).tolist()
+    return sorted(axis.levels, key=lambda level: -seen.count(level))
 
 
-def _two_values(field: Field, place: Place) -> tuple[float, float] | None:
+def _two_values(surface: Surface, axis: Axis) -> tuple[float, float] | None:
     """The two values of a column of numbers that has no others: quartiles of it may well be the same."""
-    if field.rows is None:
+    if surface.rows is None:
         return None
-    coded = field.rows[:, place.start]
+    coded = surface.rows[:, axis.start]
     low, high = float(coded.min()), float(coded.max())
     if low == high or not np.all((coded == low) | (coded == high)):
         return None
-    first, second = place.column.decode(np.array([[low], [high]])).tolist()
+    first, second = axis.column.decode(np.array([[low], [high]])).tolist()
     return float(f"{first:.9g}"), float(f"{second:.9g}")  # which coding and decoding may miss by a rounding
 
 
-def _effect(field: Field, place: Place, start: Any, end: Any, note: str) -> Effect:
+def _effect(surface: Surface, axis: Axis, start: Any, end: Any, note: str) -> Effect:
     """The contrast of the means of f at the two ends."""
-    base = field.base()
-    points = np.concatenate([place.put(base, end), place.put(base, start)])
-    value, stderr = field.average(points, np.repeat([1.0, -1.0], len(base)) / len(base))
-    return Effect(place.name, start, end, value, stderr, note)
+    base = surface.background()
+    points = np.concatenate([axis.with_value(base, end), axis.with_value(base, start)])
+    value, stderr = surface.average(points, np.repeat([1.0, -1.0], len(base)) / len(base))
+    return Effect(axis.name, start, end, value, stderr, note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dualembed.report.elements import number, percent
+from dualembed.report.html import number, percent
 
 WEAK, STRONG = 0.05, 0.2  # shares of a column's variance that instruments predict; below the first is a warning
 MOST = 8  # columns that are spoken of

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dualembed.plot.fields import names_of
-from dualembed.report.elements import Markup, across, element, paragraph, table
+from dualembed.plot.surface import names_of
+from dualembed.report.html import Markup, across, element, paragraph, table
 
 CODINGS = ("inputs_", "coding_", "actions_", "instruments_", "controls_")
 LABELS = ("episodes", "groups")

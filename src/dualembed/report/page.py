@@ -10,13 +10,12 @@ from typing import Any
 
 from dualembed.files import write_atomically
 from dualembed.plot import function
-from dualembed.plot.fields import Field, learnt, tables_of
-from dualembed.plot.functions import dependence, leading
+from dualembed.plot.figures import dependence, leading
+from dualembed.plot.surface import Surface, function_surface, tables_of
 from dualembed.report import trust
 from dualembed.report.answer import answer
-from dualembed.report.elements import Markup, element, listed, paragraph, shown, table, text
 from dualembed.report.glance import at_a_glance
-from dualembed.report.images import figure, gallery
+from dualembed.report.html import Markup, element, figure, gallery, listed, paragraph, shown, table, text
 
 PANELS = 9
 PACKAGES = ("dualembed", "jax", "numpy", "scikit-learn")
@@ -41,12 +40,12 @@ def write_report(
 
 def page(model: Any, *, data: Any = None, command: str | None = None, title: str | None = None) -> str:
     """The page as text."""
-    field, tables = learnt(model, data), tables_of(model, data)
+    surface, tables = function_surface(model, data), tables_of(model, data)
     sections: list[tuple[str, str, Callable[[], Any]]] = [
         ("question", "What was asked", lambda: _question(model)),
         ("data", "The data", lambda: at_a_glance(model, tables)),
-        ("answer", "The answer", lambda: answer(model, field, tables)),
-        ("function", "The learnt function", lambda: _function(model, field, data)),
+        ("answer", "The answer", lambda: answer(model, surface, tables)),
+        ("function", "The learnt function", lambda: _function(model, surface, data)),
         ("wrong", "Where it is still wrong", lambda: trust.still_wrong(model, tables)),
         ("errors", "How wrong, honestly", lambda: trust.errors(model)),
         ("trust", "Warnings and diagnostics", lambda: trust.diagnostics(model, tables)),
@@ -79,40 +78,38 @@ def _question(model: Any) -> Markup:
     return element("div", paragraph(task.question), paragraph(f"What is learnt is {task.function}."))
 
 
-def _function(model: Any, field: Field, data: Any) -> Markup:
-    said = _intervals(field)
-    if len(field.places) <= 2:
-        names = " and ".join(place.name for place in field.places)
-        caption = f"{field.symbol} against {names}; {said}"
+def _function(model: Any, surface: Surface, data: Any) -> Markup:
+    said = _intervals(surface)
+    if len(surface.axes) <= 2:
+        names = " and ".join(axis.name for axis in surface.axes)
+        caption = f"{surface.symbol} against {names}; {said}"
         return gallery(
-            [figure(lambda ax: function(model, data, ax=ax), caption, f"The {field.symbol} against {names}")]
+            [figure(lambda ax: function(model, data, ax=ax), caption, f"The {surface.symbol} against {names}")]
         )
-    places = leading(field, PANELS)
-    how = "averaged over the rows of the data" if field.rows is not None else "at their middle"
+    axes = leading(surface, PANELS)
+    how = "averaged over the rows of the data" if surface.rows is not None else "at their middle"
     note = f"One panel for each column, with the other columns {how}; {said}."
-    if len(places) < len(field.places):
-        note += f" Shown are the {len(places)} of {len(field.places)} columns that move it most."
+    if len(axes) < len(surface.axes):
+        note += f" Shown are the {len(axes)} of {len(surface.axes)} columns that move it most."
     drawn = [
         figure(
-            lambda ax, place=place: dependence(ax, field, place),  # type: ignore[misc]
-            f"{field.symbol} along {place.name}",
-            f"The {field.symbol} along {place.name}, with 95 % intervals",
+            lambda ax, axis=axis: dependence(ax, surface, axis),  # type: ignore[misc]
+            f"{surface.symbol} along {axis.name}",
+            f"The {surface.symbol} along {axis.name}, with 95 % intervals",
         )
-        for place in places
+        for axis in axes
     ]
     return element("div", paragraph(note), gallery(drawn))
 
 
-def _intervals(field: Field) -> str:
+def _intervals(surface: Surface) -> str:
     """What the figures' bands and lines are."""
-    if not field.spreads:
+    if not surface.spreads:
         return "this solver gives no intervals"
-    if len(field.places) == 2 and not any(place.levels for place in field.places):
+    if len(surface.axes) == 2 and not any(axis.levels for axis in surface.axes):
         return "dashed lines are standard errors"
     return (
-        "bands and bars are 95 % intervals"
-        if any(place.levels for place in field.places)
-        else "bands are 95 % intervals"
+        "bands and bars are 95 % intervals" if any(axis.levels for axis in surface.axes) else "bands are 95 % intervals"
     )
 
 

@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks, plot
-from dualembed.plot.fields import Field, witnessed
-from dualembed.plot.functions import leading
-from dualembed.plot.witnesses import SIGNIFICANT, remaining
-from dualembed.report.elements import Markup, element, listed, number, paragraph, percent, plus_minus, table
+from dualembed.plot.figures import SIGNIFICANT, leading, remaining
+from dualembed.plot.surface import Surface, witness_surface
 from dualembed.report.facts import facts
-from dualembed.report.images import figure, gallery
+from dualembed.report.html import (
+    Markup,
+    element,
+    figure,
+    gallery,
+    listed,
+    number,
+    paragraph,
+    percent,
+    plus_minus,
+    table,
+)
 
 PANELS = 6
 WORST = 5  # contexts
@@ -25,7 +34,7 @@ def still_wrong(model: Any, tables: dict[str, Any]) -> Markup:
     """The witness drawn, and a table of the contexts where it is furthest from zero."""
     asked = f"The equation says: {model.task_.equation}."
     try:
-        field = witnessed(model, tables)
+        surface = witness_surface(model, tables)
     except checks.InputError as reason:
         return element("div", paragraph(asked), paragraph(f"Where it fails cannot be drawn: {reason}."))
     told = (
@@ -35,22 +44,22 @@ def still_wrong(model: Any, tables: dict[str, Any]) -> Markup:
     )
     drawn = [
         figure(
-            lambda ax, place=place: remaining(ax, field, place),  # type: ignore[misc]
-            f"Remaining error along {place.name}",
-            f"Remaining error of the equation along {place.name}, with two standard errors on either side",
+            lambda ax, axis=axis: remaining(ax, surface, axis),  # type: ignore[misc]
+            f"Remaining error along {axis.name}",
+            f"Remaining error of the equation along {axis.name}, with two standard errors on either side",
         )
-        for place in leading(field, PANELS)
+        for axis in leading(surface, PANELS)
     ]
     parts = [paragraph(asked, " ", told), gallery(drawn)]
-    if field.rows is not None:
-        parts += list(_worst(field))
+    if surface.rows is not None:
+        parts += list(_worst(surface))
     return element("div", *parts)
 
 
-def _worst(field: Field) -> Iterator[Markup]:
+def _worst(surface: Surface) -> Iterator[Markup]:
     """A sentence on how many contexts fail, and the worst of them, apart from each other."""
-    rows = field.rows if field.rows is not None else field.base()
-    values, std = field.at(rows)
+    rows = surface.rows if surface.rows is not None else surface.background()
+    values, std = surface.evaluate(rows)
     scores = values / np.maximum(std if std is not None else np.inf, np.finfo(float).tiny)
     share = float(np.mean(np.abs(scores) > SIGNIFICANT))
     yield paragraph(f"In {percent(share)} of the contexts the remaining error is beyond two standard errors.")
@@ -60,8 +69,8 @@ def _worst(field: Field) -> Iterator[Markup]:
             chosen.append(int(row))
         if len(chosen) == WORST:
             break
-    heads = [*(place.name for place in field.places), "remaining error", "z-score"]
-    columns = [place.of(rows[chosen]) for place in field.places]
+    heads = [*(axis.name for axis in surface.axes), "remaining error", "z-score"]
+    columns = [axis.decode(rows[chosen]) for axis in surface.axes]
     lines = [
         [*(_value(column[line]) for column in columns), float(values[row]), float(scores[row])]
         for line, row in enumerate(chosen)

@@ -83,7 +83,7 @@ PARTS: dict[str, dict[str, str]] = {
     },
     "links": {"links": "Clipped Direct Legendre"},
     "losses": {"losses": "Hinge Huber Logistic Pinball Poisson SmoothedHinge Square SquaredHinge"},
-    "plot": {"plot.fields": "Field Place"},
+    "plot": {"plot.surface": "Field Place"},
     "problems": {
         "problems.action_value": "ActionValue LambdaReturn",
         "problems.base": "Moment Terms",
@@ -146,6 +146,8 @@ RENAMED: dict[str, str] = {
     "control.Round": "Improvement",
     "data.Column": "ColumnRef",
     "data.Move": "StepOutcome",
+    "plot.Field": "Surface",
+    "plot.Place": "Axis",
     "spaces.Move": "Update",
     "spaces.Trail": "RunningAverage",
 }

@@ -19,7 +19,7 @@ GRID = 80  # values of a number
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class Axis:
     """A column that a function depends on, and where its coordinates start."""
 
     name: str
@@ -31,12 +31,12 @@ class Place:
         """Those of a category; none for a number."""
         return tuple(self.column.levels)
 
-    def of(self, points: np.ndarray) -> np.ndarray:
+    def decode(self, points: np.ndarray) -> np.ndarray:
         """The column's values (n,), in its own units, at coded points (n, d)."""
         found: np.ndarray = self.column.decode(points[:, self.start : self.start + self.column.width])
         return found
 
-    def put(self, points: np.ndarray, values: Any) -> np.ndarray:
+    def with_value(self, points: np.ndarray, values: Any) -> np.ndarray:
         """The points (n, d) with the column at `values`, one or (n,)."""
         given = np.empty(len(points), dtype=object if self.levels else np.float64)
         given[:] = values
@@ -46,14 +46,14 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class Field:
+class Surface:
     """A function of coded points; `spreads` are what its standard errors come from, the largest of which counts.
 
     `rows` (n, d) are coded points of the data, or None.
     """
 
     symbol: str
-    places: tuple[Place, ...]
+    axes: tuple[Axis, ...]
     dimension: int
     call: Callable[[np.ndarray], Any]
     spreads: tuple[Spread, ...]
@@ -65,7 +65,7 @@ class Field:
         own = getattr(self.spreads[0], "quantile", None) if self.spreads else None
         return float(norm.ppf(0.975) if own is None else own(0.95))
 
-    def at(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def evaluate(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """(values, standard errors), each (n,), at points (n, d); None where there are no standard errors."""
         if not self.spreads:
             return np.asarray(self.call(points), dtype=np.float64), None
@@ -80,62 +80,62 @@ class Field:
         means = [spread.average(points, weights) for spread in self.spreads]
         return means[0].value, max(mean.stderr for mean in means)
 
-    def base(self, most: int = 200) -> np.ndarray:
+    def background(self, most: int = 200) -> np.ndarray:
         """Points over which other columns are averaged: rows of the data, or their middle (of categories the first)."""
-        if self.rows is not None and len(self.places) > 1:
+        if self.rows is not None and len(self.axes) > 1:
             return self.rows[:most]
         middle = np.zeros((1, self.dimension))
-        for place in self.places:
-            if place.levels:
-                middle = place.put(middle, place.levels[0])
+        for axis in self.axes:
+            if axis.levels:
+                middle = axis.with_value(middle, axis.levels[0])
         return middle
 
-    def grid(self, place: Place, count: int = GRID) -> np.ndarray:
+    def grid(self, axis: Axis, count: int = GRID) -> np.ndarray:
         """Values of a column at which it is drawn: levels, or the data's range, or the mean ± 2 standard deviations."""
-        if place.levels:
-            found = np.empty(len(place.levels), dtype=object)
-            found[:] = place.levels
+        if axis.levels:
+            found = np.empty(len(axis.levels), dtype=object)
+            found[:] = axis.levels
             return found
-        low, high = self.quantiles(place, INSIDE)
+        low, high = self.quantiles(axis, INSIDE)
         return np.linspace(low, high, count)
 
-    def quantiles(self, place: Place, percentiles: tuple[float, float]) -> tuple[float, float]:
+    def quantiles(self, axis: Axis, percentiles: tuple[float, float]) -> tuple[float, float]:
         """Two percentiles of a column of numbers over the data; without data those of a normal column, within ± 2."""
         if self.rows is not None:
-            low, high = np.percentile(place.of(self.rows), percentiles)
+            low, high = np.percentile(axis.decode(self.rows), percentiles)
             return float(low), float(high)
         low, high = np.clip(norm.ppf(np.asarray(percentiles) / 100), -2.0, 2.0)
-        return place.column.mean + low * place.column.scale, place.column.mean + high * place.column.scale
+        return axis.column.mean + low * axis.column.scale, axis.column.mean + high * axis.column.scale
 
-    def dependence(self, place: Place) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def dependence(self, axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """(grid, means of f with the column at each value of it, their standard errors)."""
-        grid, base = self.grid(place), self.base()
+        grid, base = self.grid(axis), self.background()
         if len(base) == 1:
-            return grid, *self.at(place.put(np.repeat(base, len(grid), axis=0), grid))
-        found = [self.average(place.put(base, value)) for value in grid]
+            return grid, *self.evaluate(axis.with_value(np.repeat(base, len(grid), axis=0), grid))
+        found = [self.average(axis.with_value(base, value)) for value in grid]
         std = None if not self.spreads else np.array([each[1] for each in found], dtype=np.float64)
         return grid, np.array([each[0] for each in found]), std
 
-    def place(self, column: str) -> Place:
-        """The place of the column with this name."""
-        for place in self.places:
-            if place.name == column:
-                return place
+    def axis(self, column: str) -> Axis:
+        """The axis of the column with this name."""
+        for axis in self.axes:
+            if axis.name == column:
+                return axis
         raise checks.InputError(
             f"column {column!r} is none that the function depends on; choose one of "
-            f"{', '.join(place.name for place in self.places)}"
+            f"{', '.join(axis.name for axis in self.axes)}"
         )
 
 
-def learnt(model: Any, data: Any = None) -> Field:
+def function_surface(model: Any, data: Any = None) -> Surface:
     """The function f that a model has learnt."""
     _check_fitted(model)
     codings = [model.coding_, getattr(model, "actions_", None), getattr(model, "controls_", None)]
     spreads = () if model.uncertainty_ is None else tuple(model.uncertainty_.spreads)
-    return _field(model.task_.label, model, codings, model.function_, spreads, tables_of(model, data))
+    return _surface(model.task_.label, model, codings, model.function_, spreads, tables_of(model, data))
 
 
-def witnessed(model: Any, data: Any = None) -> Field:
+def witness_surface(model: Any, data: Any = None) -> Surface:
     """The witness: by how much the equation fails in each context."""
     _check_fitted(model)
     if model.witness_ is None:
@@ -145,10 +145,10 @@ def witnessed(model: Any, data: Any = None) -> Field:
     inputs = getattr(model, "instruments_", None) or getattr(model, "inputs_", None) or model.coding_
     codings = [inputs, getattr(model, "actions_", None), getattr(model, "controls_", None)]
     tables = tables_of(model, data)
-    field = _field("remaining error", model, codings, model.dual_.function, (model.witness_,), tables)
-    if model.witness_.features.dimension != field.dimension:
+    surface = _surface("remaining error", model, codings, model.dual_.function, (model.witness_,), tables)
+    if model.witness_.features.dimension != surface.dimension:
         raise checks.InputError("the witness of this problem depends on y itself besides the columns; ask for none")
-    return field
+    return surface
 
 
 def tables_of(model: Any, data: Any) -> dict[str, Any]:
@@ -168,22 +168,22 @@ def _check_fitted(model: Any) -> None:
         )
 
 
-def _field(
+def _surface(
     symbol: str, model: Any, codings: list[Any], call: Any, spreads: tuple[Spread, ...], tables: dict[str, Any]
-) -> Field:
+) -> Surface:
     kept = [coding for coding in codings if coding is not None]
-    places: list[Place] = []
+    axes: list[Axis] = []
     start = 0
     for coding in kept:
         at = start
         for name, column in zip(names_of(model, coding), coding.columns, strict=True):
             if column.width:
-                places.append(Place(name, column, at))
+                axes.append(Axis(name, column, at))
             at += column.width
         start += coding.dimension
-    if not places:
+    if not axes:
         raise checks.InputError("every column was constant, so that there is nothing to draw along")
-    return Field(symbol, tuple(places), start, call, spreads, _rows(kept, tables))
+    return Surface(symbol, tuple(axes), start, call, spreads, _rows(kept, tables))
 
 
 def names_of(model: Any, coding: Any) -> list[str]:

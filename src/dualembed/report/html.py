@@ -1,12 +1,18 @@
-"""Pieces of HTML. All text that is given comes out escaped; what is HTML already is `Markup`."""
+"""Escaped elements and images of a page. All text that is given comes out escaped; what is HTML already is `Markup`."""
 
 from __future__ import annotations
 
+import base64
 import html
-from collections.abc import Iterable, Sequence
-from typing import Any
+import io
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Markup(str):
@@ -113,3 +119,34 @@ def shown(setting: Any) -> str:
 def percent(share: float) -> str:
     """A share in hundredths."""
     return f"{100 * share:.0f} %"
+
+
+SIZE = (4.2, 2.9)  # inches: at this width letters stay readable on a telephone
+
+
+def image(draw: Callable[[Axes], Any], alternative: str, *, size: tuple[float, float] = SIZE) -> Markup:
+    """<img> of what `draw` does to axes, as SVG in its address; an image of its own, so that no two share names."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure.subplots())
+    written = io.BytesIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dualembed"}), warnings.catch_warnings():
+        # Letters that matplotlib's font lacks are the browser's to draw; only their widths are guessed here.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    address = "data:image/svg+xml;base64," + base64.b64encode(written.getvalue()).decode()
+    width, height = (round(96 * side) for side in size)
+    tag = f'<img src="{address}" alt="{text(alternative)}" width="{width}" height="{height}">'
+    return Markup(tag)
+
+
+def figure(draw: Callable[[Axes], Any], caption: str, alternative: str) -> Markup:
+    """<figure> with a caption; `alternative` says in words what there is to see."""
+    return element("figure", image(draw, alternative), element("figcaption", caption))
+
+
+def gallery(figures: list[Markup]) -> Markup:
+    """Figures side by side where there is room."""
+    return element("div", *figures, class_="gallery" if len(figures) > 1 else "single")

@@ -1,0 +1,348 @@
+"""Questions to a model file: `dualembed predict`, `dualembed score` and `dualembed info`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dualembed.cli import options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dualembed.answers import Task
+    from dualembed.cli.roles import Columns
+
+PREDICTED = ("prediction", "stderr", "lower", "upper")
+
+_PREDICT = "\n\n".join(
+    [
+        "Write a table with the model's predictions beside its own columns.",
+        "The columns prediction, stderr (its standard error), lower and upper (a 95 % interval) are added; the last "
+        "three where the model's solver gives them. Columns are found by the names that the model was fitted to. "
+        "Tables may be larger than memory.",
+        "\b\nExamples:\n"
+        "  dualembed predict value.dualembed states.parquet --out values.parquet\n"
+        "  dualembed predict effect.dualembed prices.csv --out effects.csv --suffix _of_model --drop-missing",
+    ]
+)
+
+
+def predict(
+    model: options.Model,
+    table: options.Table,
+    out: Annotated[
+        Path, typer.Option(metavar="PREDICTIONS", help="The file to write: .csv, .parquet, .arrow or .feather.")
+    ],
+    suffix: Annotated[str, typer.Option(metavar="TEXT", help="Put after the names of the added columns.")] = "",
+    drop_missing: options.DropMissing = False,
+    as_json: options.AsJson = False,
+) -> None:
+    from dualembed.cli.interrupts import ending_at_once
+    from dualembed.cli.places import check_ending, check_writable, working
+    from dualembed.cli.printing import counted, print_json
+    from dualembed.cli.streaming import change_table
+    from dualembed.data.io import WRITABLE, check_there
+
+    check_there(table.expanduser())
+    check_ending("--out", out, WRITABLE)
+    check_writable("--out", out, table, model)
+    with ending_at_once():
+        fitted, task = loaded(model)
+    columns = columns_for_predicting(model, fitted, task)
+
+    def change(part: pa.Table) -> pa.Table:
+        return _with_predictions(part, fitted, task, columns, source=model, suffix=suffix, drop=drop_missing)
+
+    with working("Predicting"):
+        rows, written = change_table(table, out, change)
+    if as_json:
+        added = [f"{each}{suffix}" for each in _added(fitted)]
+        counts = {"rows": written, "dropped": rows - written}
+        print_json({"task": task.name, "predictions": str(out), **counts, "added": added})
+    else:
+        dropped = f" ({counted(rows - written, 'row')} without a number dropped)" if rows > written else ""
+        typer.echo(f"Wrote {counted(written, 'row')} with {task.symbol} as prediction{suffix} to {out}{dropped}.")
+
+
+predict.__doc__ = _PREDICT
+
+
+def _added(model: Any) -> tuple[str, ...]:
+    """The columns that predictions have: without standard errors the first alone."""
+    return PREDICTED if model.uncertainty_ is not None else PREDICTED[:1]
+
+
+def _with_predictions(
+    table: pa.Table, model: Any, task: Task, columns: Columns, *, source: Path, suffix: str, drop: bool
+) -> pa.Table:
+    """The table with predictions beside its columns."""
+    import pyarrow as pa
+
+    from dualembed.checks import InputError
+    from dualembed.cli.inputs import arguments, complete
+    from dualembed.data.columns import missing_rows
+
+    check_columns(columns, table.column_names, source)
+    for name in _added(model):
+        if f"{name}{suffix}" in table.column_names:
+            raise InputError(
+                f"the table has a column {name}{suffix} already, which predictions would overwrite; give --suffix to "
+                f"name theirs otherwise, such as --suffix {suffix}_new"
+            )
+    missing = missing_rows(table, [name for names in columns.values() for name in names])
+    table = table.filter(~missing) if drop else complete(table, columns, drop=False)[0]
+    given = arguments(table, columns, task.asks, categories=categories_of(model))
+    for name, values in zip(_added(model), _predictions(model, given, table.num_rows), strict=True):
+        table = table.append_column(f"{name}{suffix}", pa.array(values))
+    return table
+
+
+def _predictions(model: Any, given: dict[str, Any], rows: int) -> list[Any]:
+    """What the columns of predictions hold."""
+    import numpy as np
+
+    if not rows:
+        return [np.empty(0) for _ in _added(model)]
+    if model.uncertainty_ is None:
+        return [model.predict(**given)]
+    found, std = model.predict(**given, return_std=True)
+    return [found, std, *model.interval(**given)]
+
+
+_SCORE = "\n\n".join(
+    [
+        "Tell the honest error of a model on a table it was not fitted to, and whether the table speaks against it.",
+        "The error is of a conditional mean, without the variance of single rows around it, and comes with its "
+        "standard error; it may be slightly negative. A small p-value says that the model's equation fails on these "
+        "rows. Columns are found by the names that the model was fitted to.",
+        "\b\nExamples:\n"
+        "  dualembed score value.dualembed other-log.parquet\n"
+        "  dualembed score effect.dualembed next-year.csv --drop-missing --json",
+    ]
+)
+
+
+def score(
+    model: options.Model,
+    table: options.Table,
+    drop_missing: options.DropMissing = False,
+    as_json: options.AsJson = False,
+) -> None:
+    from dualembed.cli.inputs import arguments, complete, fingerprint
+    from dualembed.cli.interrupts import ending_at_once
+    from dualembed.cli.places import working
+    from dualembed.cli.printing import print_json
+    from dualembed.data.io import check_there, read_table
+
+    check_there(table.expanduser())
+    with working("Scoring"), ending_at_once():
+        fitted, task = loaded(model)
+        columns = columns_for_scoring(model, fitted)
+        whole = read_table(table)
+        check_columns(columns, whole.column_names, model)
+        kept, dropped = complete(whole, columns, drop=drop_missing)
+        given = arguments(kept, columns, task.roles, categories=categories_of(fitted))
+        error = fitted.error(**given)
+        found = {
+            "task": task.name,
+            "rows": kept.num_rows,
+            "dropped": dropped,
+            "error": {"what": task.error, "value": error.value, "stderr": error.stderr},
+            "consistency": _consistency(fitted, given),
+            "fitted_to_these_rows": fingerprint(kept, columns, task) == getattr(fitted, "fingerprint_", None),
+        }
+    if as_json:
+        print_json(found)
+    else:
+        _print_score(found)
+
+
+score.__doc__ = _SCORE
+
+
+def _consistency(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The p-value of the test, or why there is none."""
+    from dualembed.checks import InputError
+
+    try:
+        found = model.consistency_test(**given)
+    except InputError as error:
+        return {"p_value": None, "words": f"no test of consistency: {error}"}
+    return {"p_value": found.p_value, "words": str(found)}
+
+
+def _print_score(found: Mapping[str, Any]) -> None:
+    from dualembed.cli.printing import counted, give_or_take
+
+    error = found["error"]
+    typer.echo(
+        f"Honest error on {counted(found['rows'], 'row')}: {give_or_take(error['value'], error['stderr'])} "
+        f"({error['what']})."
+    )
+    if found["dropped"]:
+        typer.echo(f"Dropped for want of a number: {counted(found['dropped'], 'row')}.")
+    words = found["consistency"]["words"]
+    typer.echo(f"Consistency: {words}.")
+    if found["fitted_to_these_rows"]:
+        typer.echo("Warning: the model was fitted to these very rows, which makes it look better than it is.")
+
+
+_INFO = "\n\n".join(
+    [
+        "Show what a model file holds: the task, the columns, what was chosen, the honest error and the warnings.",
+        "Nothing in the file is run by looking at it.",
+        "\b\nExamples:\n  dualembed info value.dualembed\n  dualembed info value.dualembed --json",
+    ]
+)
+
+
+def info(model: options.Model, as_json: options.AsJson = False) -> None:
+    from dualembed.cli.interrupts import ending_at_once
+    from dualembed.cli.printing import print_json
+    from dualembed.data.io import check_there
+
+    path = model.expanduser()
+    check_there(path)
+    with ending_at_once():
+        from dualembed.saving import describe, load
+
+        found = _describe(describe(path), load(path))
+    if as_json:
+        print_json({"model": str(model), **found})
+    else:
+        _print_info(str(model), found)
+
+
+info.__doc__ = _INFO
+
+
+def _describe(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """What there is to say, as plain data."""
+    from dualembed.cli.answers import choices, honest_error
+    from dualembed.report.facts import facts
+
+    task = model.task if model.task.examples else None
+    fitted = hasattr(model, "function_")
+    diagnostics = getattr(model, "diagnostics_", None)
+    freedom, singular = (getattr(diagnostics, name, None) for name in ("degrees_of_freedom", "singular_values"))
+    return {
+        "task": None if task is None else task.name,
+        "estimator": described["class"],
+        "version": described["version"],
+        "format": described["format"],
+        "bytes": described["bytes"],
+        "fitted": fitted,
+        "rows": described["rows"],
+        "columns": getattr(model, "columns_", None) or _column_names(described),
+        "settings": {**described["parameters"], **_target(model)},
+        "functions_to_give_again": described["functions"],
+        "selection": choices(model) if fitted else [],
+        "honest_error": honest_error(model) if fitted and task is not None else None,
+        "facts": list(facts(diagnostics)) if fitted else [],
+        "degrees_of_freedom": freedom,
+        "first_stage": dict(getattr(diagnostics, "first_stage", ())),
+        "singular_values": None if singular is None else singular[:20],
+        "warnings": list(diagnostics.warnings) if diagnostics is not None else [],
+    }
+
+
+def _target(model: Any) -> dict[str, str]:
+    """The condition that is a model's target, as it was written."""
+    text = getattr(getattr(model, "target", None), "text", None)
+    return {} if text is None else {"target": text}
+
+
+def _column_names(described: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {"columns": described["columns"]} if described["columns"] else {}
+
+
+def _print_info(path: str, found: Mapping[str, Any]) -> None:
+    from dualembed.cli.answers import columns_in_words, error_in_words
+    from dualembed.cli.printing import counted, print_table
+    from dualembed.cli.tasks import task_named
+
+    what = f"{found['task']}: {task_named(found['task']).line}" if found["task"] else found["estimator"]
+    typer.echo(f"{path}\n{what}")
+    typer.echo(f"Saved by dualembed {found['version']} (format {found['format']}, {found['bytes']:,} bytes).")
+    if not found["fitted"]:
+        typer.echo("It was saved before it was fitted.")
+    if found["rows"] is not None:
+        typer.echo(f"Fitted to {counted(found['rows'], 'row')}.")
+    if found["columns"]:
+        print_table(["", ""], columns_in_words(found["columns"]), title="Columns:")
+    print_table(["", ""], [[name, str(value)] for name, value in found["settings"].items()], title="Settings:")
+    if found["selection"]:
+        chosen = [[step["question"], step["answer"]] for step in found["selection"]]
+        print_table(["", ""], chosen, title="Chosen from the data:")
+    if found["fitted"] and found["task"]:
+        typer.echo(error_in_words(found["honest_error"]))
+    for sentence in found["facts"]:
+        typer.echo(sentence)
+    for warning in found["warnings"]:
+        typer.echo(f"Warning: {warning}.")
+
+
+def loaded(path: Path) -> tuple[Any, Task]:
+    """(model, its task) of a model file."""
+    from dualembed.checks import InputError
+    from dualembed.data.io import check_there
+
+    check_there(path.expanduser())
+    from dualembed.saving import load  # brings JAX, which need not be waited for where there is no file
+
+    model = load(path.expanduser())
+    if not model.task.examples:
+        raise InputError(
+            f"{path} holds a {type(model).__name__}, which the command line cannot fit or ask; use "
+            "dualembed.load in Python"
+        )
+    if not hasattr(model, "function_"):
+        raise InputError(f"{path} holds a model that was saved before it was fitted; fit it and save it again")
+    return model, model.task
+
+
+def columns_for_predicting(path: Path, model: Any, task: Task) -> Columns:
+    """The columns by meaning that predictions need; of a model saved from Python, as far as it knows names."""
+    if hasattr(model, "columns_"):
+        asked = {role.word for role in task.asks}
+        return {word: list(names) for word, names in model.columns_.items() if word in asked}
+    codings = zip(task.asks, model._codings(), strict=False)
+    known = {role.word: coding for role, coding in codings}
+    if not all(coding.named for coding in known.values()):
+        raise _refusal(path)
+    return {word: list(coding.names) for word, coding in known.items()}
+
+
+def columns_for_scoring(path: Path, model: Any) -> Columns:
+    """All columns by meaning that the model was fitted to."""
+    if not hasattr(model, "columns_"):
+        raise _refusal(path)
+    return {role: list(names) for role, names in model.columns_.items()}
+
+
+def categories_of(model: Any) -> list[str]:
+    """The names of columns that name categories."""
+    return list(model.categorical_features or ())
+
+
+def check_columns(columns: Columns, names: list[str], path: Path) -> None:
+    """Raise where the table lacks a column that the model needs, with the nearest that it has."""
+    from dualembed.data.columns import no_such_column
+
+    for needed in columns.values():
+        for name in needed:
+            if name not in names:
+                raise no_such_column(name, names, f"the model {path}")
+
+
+def _refusal(path: Path) -> ValueError:
+    from dualembed.checks import InputError
+
+    return InputError(
+        f"{path} was saved from Python and does not know what the columns of a table mean; ask it in Python, or fit it "
+        "with `dualembed fit`"
+    )
