@@ -9,14 +9,36 @@ from dualembed import checks
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A number and its standard error."""
+    """A number and its standard error.
+
+    Attributes
+    ----------
+    value : float
+        The number.
+    stderr : float
+        Its standard error.
+    """
 
     value: float
     stderr: float
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """(lower, upper), which cover the truth with that probability where the error is normal.
+        """The interval that covers the truth with probability `level` if the error is normal.
 
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : float
+            Lower end.
+        upper : float
+            Upper end.
+
+        Examples
+        --------
         >>> [round(end, 2) for end in Estimate(1.0, 0.5).interval()]
         [0.02, 1.98]
         """

@@ -17,23 +17,58 @@ if TYPE_CHECKING:
 
 
 class Link(eqx.Module):
-    """A map from values v of the dual's space to dual variables u, with the slope of the payoff in v."""
+    """A map from values v of the dual's space to dual variables u, with the slope of the payoff in v.
+
+    The payoff is J(v) = u(v) * moment - loss*_y(u(v)).
+    """
 
     needs_target: ClassVar[bool]
     """Whether `dual` looks at the target, so that the dual variable at a new context needs its y."""
 
     @abc.abstractmethod
     def dual(self, loss: Loss, v: jax.Array, y: jax.Array) -> jax.Array:
-        """The dual variable u(v) for target y, elementwise."""
+        """The dual variables u(v), elementwise.
+
+        Parameters
+        ----------
+        loss : Loss
+            The problem's loss.
+        v : array
+            Values of the dual's function.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Dual variables.
+        """
 
     @abc.abstractmethod
     def slope(self, loss: Loss, v: jax.Array, moment: jax.Array, y: jax.Array) -> jax.Array:
-        """The slope dJ/dv of the payoff J(v) = u(v) * moment - loss*_y(u(v)), elementwise."""
+        """The slope dJ/dv of the payoff, elementwise.
+
+        Parameters
+        ----------
+        loss : Loss
+            The problem's loss.
+        v : array
+            Values of the dual's function.
+        moment : array
+            Moments of the samples.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Slopes in v.
+        """
 
 
 @final
 class Direct(Link):
-    """The value itself, u = v: for losses whose conjugate is finite on the whole line."""
+    """The value itself, u = v: for losses with a conjugate that is finite on the whole line."""
 
     needs_target: ClassVar[bool] = False
 

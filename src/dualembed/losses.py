@@ -21,34 +21,115 @@ from dualembed.links import Clipped, Direct, Legendre, Link
 
 
 class Loss(eqx.Module):
-    """A loss convex in v for each target y, with its conjugate; hyper-parameters are pytree leaves."""
+    """A loss that is convex in v for each target y, with its conjugate.
+
+    All methods act elementwise and broadcast. Hyper-parameters are pytree leaves.
+    """
 
     quadratic: ClassVar[bool] = False
     """Whether the loss is (y - v)^2 / 2, so that best responses have closed forms."""
 
     @abc.abstractmethod
     def value(self, v: jax.Array, y: jax.Array) -> jax.Array:
-        """The loss loss_y(v)."""
+        """The loss loss_y(v).
+
+        Parameters
+        ----------
+        v : array
+            Predictions.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Losses.
+        """
 
     @abc.abstractmethod
     def slope(self, v: jax.Array, y: jax.Array) -> jax.Array:
-        """The slope loss'_y(v); at a kink, one of the subgradients."""
+        """The slope loss'_y(v).
+
+        Parameters
+        ----------
+        v : array
+            Predictions.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Slopes in v; at a kink one of the subgradients.
+        """
 
     @abc.abstractmethod
     def curvature(self, v: jax.Array, y: jax.Array) -> jax.Array:
-        """The curvature loss''_y(v); at a jump of the slope, that of one side."""
+        """The curvature loss''_y(v).
+
+        Parameters
+        ----------
+        v : array
+            Predictions.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Second derivatives in v; where the slope jumps, that of one side.
+        """
 
     @abc.abstractmethod
     def conjugate(self, u: jax.Array, y: jax.Array) -> jax.Array:
-        """The conjugate loss*_y(u), finite on the closed domain and +inf outside."""
+        """The conjugate loss*_y(u) = sup_v (u v - loss_y(v)).
+
+        Parameters
+        ----------
+        u : array
+            Dual variables.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Values, finite on the closed domain and +inf outside.
+        """
 
     @abc.abstractmethod
     def conjugate_slope(self, u: jax.Array, y: jax.Array) -> jax.Array:
-        """The slope loss*'_y(u) at a u of the domain."""
+        """The slope loss*'_y(u) of the conjugate.
+
+        Parameters
+        ----------
+        u : array
+            Dual variables, inside the domain.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Slopes in u.
+        """
 
     @abc.abstractmethod
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The ends (low, high) of the interval where loss*_y is finite."""
+        """The interval on which loss*_y is finite.
+
+        Parameters
+        ----------
+        y : array
+            Targets.
+
+        Returns
+        -------
+        low : array
+            Lower ends, possibly -inf.
+        high : array
+            Upper ends, possibly +inf.
+        """
 
     @property
     @abc.abstractmethod
@@ -61,15 +142,56 @@ class Loss(eqx.Module):
         return 1.0
 
     def smoothed(self, v: jax.Array, y: jax.Array, width: float) -> tuple[jax.Array, jax.Array]:
-        """(value, slope) of the loss with kinks rounded by adding width u^2 / 2 to its conjugate; smooth ones as is."""
+        """The loss with its kinks rounded, by adding width u^2 / 2 to the conjugate; smooth losses stay as they are.
+
+        Parameters
+        ----------
+        v : array
+            Predictions.
+        y : array
+            Targets.
+        width : float
+            How far the kinks are rounded.
+
+        Returns
+        -------
+        value : array
+            Losses.
+        slope : array
+            Slopes in v.
+        """
         return self.value(v, y), self.slope(v, y)
 
     def project(self, u: jax.Array, y: jax.Array) -> jax.Array:
-        """The nearest point to u of the conjugate's domain."""
+        """The point of the conjugate's domain nearest to u.
+
+        Parameters
+        ----------
+        u : array
+            Dual variables.
+        y : array
+            Targets.
+
+        Returns
+        -------
+        array
+            Dual variables, clipped to the domain.
+        """
         return jnp.clip(u, *self.domain(y))
 
     def check_targets(self, y: Any) -> None:
-        """Raise unless every target is a finite number that the loss is defined for."""
+        """Check that every target is a finite number that the loss is defined for.
+
+        Parameters
+        ----------
+        y : array
+            Targets.
+
+        Raises
+        ------
+        InputError
+            If one is not.
+        """
         checks.array("the targets", y)
 
 
@@ -80,7 +202,7 @@ def _inside(loss: Loss, u: jax.Array, y: jax.Array, *, finite: jax.Array) -> jax
 
 
 class QuadraticConjugate(Loss):
-    """A loss whose conjugate is u y + bend u^2 / 2 on an interval."""
+    """A loss with the conjugate u y + bend u^2 / 2 on an interval."""
 
     @property
     @abc.abstractmethod
@@ -107,7 +229,7 @@ class QuadraticConjugate(Loss):
 
 
 class LinearConjugate(QuadraticConjugate):
-    """A loss of straight pieces, whose conjugate is u y on an interval."""
+    """A piecewise linear loss: its conjugate is u y on an interval."""
 
     @property
     def bend(self) -> float | jax.Array:
@@ -148,7 +270,13 @@ def _check_labels(name: str, y: Any) -> None:
 
 @final
 class Square(QuadraticConjugate):
-    """Half the squared error, (y - v)^2 / 2; conjugate u y + u^2 / 2 on the whole line."""
+    """Half the squared error, (y - v)^2 / 2; conjugate u y + u^2 / 2 on the whole line.
+
+    Examples
+    --------
+    >>> Square().value(3.0, 1.0)
+    2.0
+    """
 
     quadratic: ClassVar[bool] = True
 
@@ -175,7 +303,15 @@ class Square(QuadraticConjugate):
 
 @final
 class Huber(QuadraticConjugate):
-    """Square up to a residual of `threshold`, linear beyond; conjugate u y + u^2 / 2 on |u| <= threshold."""
+    """The Huber loss: square up to a residual of `threshold`, linear beyond.
+
+    The conjugate is u y + u^2 / 2 on |u| <= threshold.
+
+    Parameters
+    ----------
+    threshold : float, default=1.0
+        Residual from which on the loss is linear.
+    """
 
     threshold: float | jax.Array = eqx.field(converter=checks.real, default=1.0)
 
@@ -203,7 +339,10 @@ class Huber(QuadraticConjugate):
 
 @final
 class Logistic(Loss):
-    """log(1 + exp(-y v)), y = -1 or +1; conjugate t log t + (1 - t) log(1 - t), t = -u y, on 0 <= t <= 1."""
+    """The logistic loss log(1 + exp(-y v)) for labels y = -1 or +1.
+
+    The conjugate is t log t + (1 - t) log(1 - t) with t = -u y, on 0 <= t <= 1.
+    """
 
     def value(self, v: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.logaddexp(0.0, -y * v)
@@ -236,7 +375,7 @@ class Logistic(Loss):
 
 @final
 class Hinge(LinearConjugate):
-    """max(0, 1 - y v) for y = -1 or +1; conjugate u y on -1 <= u y <= 0."""
+    """The hinge loss max(0, 1 - y v) for labels y = -1 or +1; conjugate u y on -1 <= u y <= 0."""
 
     def value(self, v: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.maximum(0.0, 1 - y * v)
@@ -253,9 +392,15 @@ class Hinge(LinearConjugate):
 
 @final
 class SmoothedHinge(QuadraticConjugate):
-    """The hinge with its kink rounded over a `width` w; conjugate u y + w u^2 / 2 on -1 <= u y <= 0.
+    """The hinge loss with its kink rounded, for labels y = -1 or +1.
 
-    With r = 1 - y v: 0 for r <= 0, r^2 / (2 w) up to r = w, and r - w / 2 beyond.
+    With r = 1 - y v it is 0 for r <= 0, r^2 / (2 width) up to r = width, and r - width / 2 beyond. The conjugate is
+    u y + width u^2 / 2 on -1 <= u y <= 0.
+
+    Parameters
+    ----------
+    width : float, default=1.0
+        Width of the rounded part.
     """
 
     width: float | jax.Array = eqx.field(converter=checks.real, default=1.0)
@@ -288,7 +433,7 @@ class SmoothedHinge(QuadraticConjugate):
 
 @final
 class SquaredHinge(QuadraticConjugate):
-    """max(0, 1 - y v)^2 / 2 for y = -1 or +1; conjugate u y + u^2 / 2 on u y <= 0."""
+    """The squared hinge loss max(0, 1 - y v)^2 / 2 for labels y = -1 or +1; conjugate u y + u^2 / 2 on u y <= 0."""
 
     def value(self, v: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.maximum(0.0, 1 - y * v) ** 2 / 2
@@ -313,7 +458,13 @@ class SquaredHinge(QuadraticConjugate):
 
 @final
 class Pinball(LinearConjugate):
-    """q max(0, y - v) + (1 - q) max(0, v - y), q the `quantile`; conjugate u y on -q <= u <= 1 - q."""
+    """The quantile loss q max(0, y - v) + (1 - q) max(0, v - y); conjugate u y on -q <= u <= 1 - q.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        The quantile q, between 0 and 1.
+    """
 
     quantile: float | jax.Array = eqx.field(converter=checks.real, default=0.5)
 
@@ -340,7 +491,7 @@ class Pinball(LinearConjugate):
 
 @final
 class Poisson(Loss):
-    """exp(v) - y v for counts y >= 0 with mean exp(v); conjugate t log t - t, t = u + y, on t >= 0.
+    """The Poisson loss exp(v) - y v for counts y >= 0 with mean exp(v); conjugate t log t - t, t = u + y, on t >= 0.
 
     The value is exact, but slope and curvature stop growing at v = `ceiling`: a mean of exp(20), about 5e8,
     is past the counts that float32 tells apart, and without the stop one step from a moderately large v (88

@@ -18,10 +18,37 @@ from dualembed.spaces.base import Function, FunctionSpace, Regulariser
 
 
 class Saddle(eqx.Module):
-    """A problem, the space f is sought in (primal) and the space the dual function is sought in.
+    """A problem, the space of f (primal) and the space of the dual function.
 
-    Penalties λ1, λ2 and radii of norm balls are optional and independent. `link` says how a value of the dual
-    space becomes a dual variable; the loss's own by default.
+    Penalties λ1, λ2 and radii of norm balls are optional and independent of each other.
+
+    Parameters
+    ----------
+    problem : Problem
+        The moments, the loss and the source of samples.
+    primal : FunctionSpace
+        The space of f.
+    dual : FunctionSpace
+        The space of the dual function.
+    primal_penalty : float, optional
+        The penalty λ1, at least 0.
+    dual_penalty : float, optional
+        The penalty λ2, at least 0.
+    primal_radius : float, optional
+        Radius of the ball that f is kept in.
+    dual_radius : float, optional
+        Radius of the ball that the dual function is kept in.
+    link : Link, optional
+        How values of the dual function become dual variables; by default the loss's own link.
+
+    Examples
+    --------
+    >>> from dualembed import kernels, problems, sources, spaces
+    >>> data = sources.Dataset(x=[[0.0], [1.0]], y=[0.0, 1.0], z=[[0.1], [1.1]])
+    >>> space = spaces.RKHS(kernels.Gaussian(0.5))
+    >>> saddle = Saddle(problems.Invariance(data), space, space, primal_penalty=0.1)
+    >>> saddle.terms().points.shape
+    (2, 1, 1)
     """
 
     problem: Problem
@@ -51,12 +78,12 @@ class Saddle(eqx.Module):
 
     @property
     def primal_regulariser(self) -> Regulariser:
-        """λ1 and the radius of f's ball."""
+        """The penalty λ1 and the radius of f's ball."""
         return Regulariser(self.primal_penalty, self.primal_radius)
 
     @property
     def dual_regulariser(self) -> Regulariser:
-        """λ2 and the radius of u's ball."""
+        """The penalty λ2 and the radius of u's ball."""
         return Regulariser(self.dual_penalty, self.dual_radius)
 
     @property
@@ -70,10 +97,23 @@ class Saddle(eqx.Module):
         return self.loss.link if self.link is None else self.link
 
     def slopes(self, terms: Terms, primal: jax.Array, dual: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Slopes of the batch mean of u·moment - loss*(u): in f at each point (B, K), in the dual space (B,).
+        """Slopes of the batch mean of u·moment - loss*(u), unbiased for the gradient of the saddle function.
 
-        primal (B, K) and dual (B,) are the values of the two functions. They are unbiased: their expectation is
-        the gradient of the saddle function.
+        Parameters
+        ----------
+        terms : Terms
+            The terms of the batch.
+        primal : array of shape (B, K)
+            Values of f at the points.
+        dual : array of shape (B,)
+            Values of the dual function at the contexts.
+
+        Returns
+        -------
+        primal : array of shape (B, K)
+            Slopes in f at each point.
+        dual : array of shape (B,)
+            Slopes in the dual function at each context.
         """
         batch = dual.shape[0]
         u = self.active_link.dual(self.loss, dual, terms.target)
@@ -84,7 +124,22 @@ class Saddle(eqx.Module):
         )
 
     def value(self, primal: Function, dual: DualFunction, sample: Sample | None = None) -> float:
-        """The saddle function at (primal, dual) on the given samples (by default the whole finite data set)."""
+        """The saddle function at (primal, dual).
+
+        Parameters
+        ----------
+        primal : Function
+            The function f.
+        dual : DualFunction
+            The dual function with its link.
+        sample : dict of arrays, optional
+            Samples to average over; by default the whole finite data set.
+
+        Returns
+        -------
+        float
+            The value, with penalties.
+        """
         terms = self.terms(sample)
         values = primal(_flat(terms.points)).reshape(terms.weights.shape)
         u = dual(terms.context, terms.target)
@@ -96,7 +151,18 @@ class Saddle(eqx.Module):
         return float(payoff)
 
     def terms(self, sample: Sample | None = None) -> Terms:
-        """The terms of the samples, checked; by default those of the whole finite data set."""
+        """The terms of the samples, checked.
+
+        Parameters
+        ----------
+        sample : dict of arrays, optional
+            Columns; by default the whole finite data set.
+
+        Returns
+        -------
+        Terms
+            Points, weights, offsets, contexts and targets.
+        """
         if sample is None:
             if not isinstance(self.problem.source, Dataset):
                 raise checks.InputError("sample must be given: this problem's source is not a finite data set")
@@ -112,29 +178,80 @@ class Saddle(eqx.Module):
         return terms
 
     def batch_terms(self, sample: Sample) -> Terms:
-        """The terms of a batch in floating numbers, their values unchecked; for compiled code."""
+        """The terms of a batch in floating numbers, not checked, for compiled code.
+
+        Parameters
+        ----------
+        sample : dict of arrays
+            Columns.
+
+        Returns
+        -------
+        Terms
+            Points, weights, offsets, contexts and targets.
+        """
         terms = self.problem.terms(sample)
         checks.instance("the value of problem.terms(sample)", terms, Terms)
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), terms)
 
     def dual_function(self, function: Function) -> DualFunction:
-        """The dual space's function together with the link that makes dual variables of its values."""
+        """The function together with the link that makes dual variables of its values.
+
+        Parameters
+        ----------
+        function : Function
+            A member of the dual space.
+
+        Returns
+        -------
+        DualFunction
+            The dual function.
+        """
         return DualFunction(function, self.active_link, self.loss)
 
     def without_source(self) -> Saddle:
-        """The same rules without the samples, for a compiled loop that gets its batches from a plan."""
+        """The same saddle without its samples, for a compiled loop that gets its batches from a plan.
+
+        Returns
+        -------
+        Saddle
+            A copy in which the problem has no source.
+        """
         return eqx.tree_at(lambda saddle: saddle.problem.source, self, None)
 
 
 class DualFunction(eqx.Module):
-    """u(κ): the dual variable, close to loss'_y(E[moment | κ]) once learnt; `function` is what the link acts on."""
+    """The dual function u(κ), close to loss'_y(E[moment | κ]) once learnt.
+
+    Attributes
+    ----------
+    function : Function
+        The member of the dual space that the link acts on.
+    link : Link
+        How its values become dual variables.
+    loss : Loss
+        The problem's loss.
+    """
 
     function: Function
     link: Link
     loss: Loss
 
     def __call__(self, context: Any, target: Any = None) -> jax.Array:
-        """Dual variables (n,) at contexts (n, c); the target is needed where the link depends on it."""
+        """Dual variables at contexts.
+
+        Parameters
+        ----------
+        context : array of shape (n, c)
+            Contexts.
+        target : array of shape (n,), optional
+            Targets, needed if the link depends on them.
+
+        Returns
+        -------
+        array of shape (n,)
+            Dual variables.
+        """
         values = self.function(context)
         if target is None:
             if self.link.needs_target:
@@ -149,7 +266,13 @@ class DualFunction(eqx.Module):
         return self.link.dual(self.loss, values, target)
 
     def norm2(self) -> jax.Array:
-        """|·|² of the function before the link."""
+        """The squared norm |·|² of the function before the link.
+
+        Returns
+        -------
+        array
+            One number.
+        """
         return self.function.norm2()
 
 

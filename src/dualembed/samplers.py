@@ -36,15 +36,34 @@ def _exact(value: Any) -> Any:
 
 
 class Sampler(eqx.Module):
-    """A conditional distribution p(z | x) to draw from; what a draw does not do to x it leaves as it is."""
+    """A conditional distribution p(z | x) to draw from."""
 
     @abstractmethod
     def __call__(self, key: jax.Array, x: jax.Array) -> jax.Array:
-        """One draw of z for one x (d,)."""
+        """One draw of z for one x.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        x : array of shape (d,)
+            The input.
+
+        Returns
+        -------
+        array of shape (dz,)
+            The draw.
+        """
 
 
 class AdditiveNoise(Sampler):
-    """z = x + scale ε, ε standard Gaussian; one scale for all coordinates or one for each."""
+    """Gaussian noise, z = x + scale ε.
+
+    Parameters
+    ----------
+    scale : float or array of shape (d,)
+        Standard deviation of the noise: one for all coordinates, or one for each.
+    """
 
     scale: float | jax.Array | np.ndarray = eqx.field(converter=_exact)
 
@@ -63,10 +82,20 @@ class AdditiveNoise(Sampler):
 
 
 class ImageShift(Sampler):
-    """The image moved by whole pixels, each of -most..most equally likely, up or down and left or right.
+    """The image moved by whole pixels, up or down and left or right, each of -most..most equally likely.
 
-    x is the image's rows one after another, with the channels of a pixel together if it has several. What moves in
-    from outside is 0, or with `wrap` what has left on the other side.
+    x has the image's rows one after another, with the channels of a pixel side by side.
+
+    Parameters
+    ----------
+    height : int
+        Height of the image in pixels.
+    width : int
+        Width of the image in pixels.
+    most : int
+        Largest move in pixels.
+    wrap : bool, default=False
+        Whether pixels that leave on one side come back on the other; otherwise 0 moves in.
     """
 
     height: int = eqx.field(static=True)
@@ -96,9 +125,18 @@ class ImageShift(Sampler):
 
 
 class ImageRotation(Sampler):
-    """The image turned about its middle by an angle uniform in ±degrees, bilinearly, 0 where it came from outside.
+    """The image turned about its middle by an angle uniform in ±degrees, with bilinear interpolation and 0 outside.
 
     x is laid out as for `ImageShift`.
+
+    Parameters
+    ----------
+    height : int
+        Height of the image in pixels.
+    width : int
+        Width of the image in pixels.
+    degrees : float, default=180.0
+        Largest angle.
     """
 
     height: int = eqx.field(static=True)
@@ -125,10 +163,17 @@ class ImageRotation(Sampler):
 
 
 class AtomPermutation(Sampler):
-    """A Coulomb matrix with its atoms in another order, rows and columns alike: x is the matrix flattened.
+    """A Coulomb matrix with its atoms in another order, rows and columns alike; x is the flattened matrix.
 
-    Every order is equally likely; or, with `noise`, atoms are sorted by the norms of their rows, the largest first,
-    after adding noise times standard Gaussian numbers to the norms: random Coulomb matrices (Montavon et al. 2013).
+    Without `noise` every order is equally likely. With it atoms are sorted by the norms of their rows plus noise times
+    standard Gaussian numbers, the largest first: random Coulomb matrices (Montavon et al. 2013).
+
+    Parameters
+    ----------
+    atoms : int
+        Number of atoms: the matrix is (atoms, atoms).
+    noise : float, optional
+        Standard deviation of what is added to the norms.
     """
 
     atoms: int = eqx.field(static=True)
@@ -153,7 +198,13 @@ class AtomPermutation(Sampler):
 
 
 class Group(Sampler):
-    """z = g x for an element g, each equally likely, of a finite group of matrices (G, d, d)."""
+    """Random elements of a finite group of matrices, z = g x with every g equally likely.
+
+    Parameters
+    ----------
+    matrices : array of shape (G, d, d)
+        The elements of the group.
+    """
 
     matrices: jax.Array | np.ndarray = eqx.field(converter=_exact)
 
@@ -172,9 +223,14 @@ class Group(Sampler):
 
 
 class Rotation2D(Sampler):
-    """All points of a cloud in the plane turned about the origin by one angle, uniform in ±degrees.
+    """A cloud of points in the plane turned about the origin by one angle, uniform in ±degrees.
 
-    x is the cloud (points, 2) flattened; centre it first where its middle is what should stay.
+    x is the cloud (points, 2) flattened. To turn it about its own middle, centre it first.
+
+    Parameters
+    ----------
+    degrees : float, default=180.0
+        Largest angle.
     """
 
     degrees: float | jax.Array = eqx.field(default=180.0, converter=checks.real)
@@ -194,9 +250,9 @@ class Rotation2D(Sampler):
 
 
 class Rotation3D(Sampler):
-    """All points of a cloud in space turned about the origin by one rotation, uniform over all of them.
+    """A cloud of points in space turned about the origin by one uniform random rotation.
 
-    x is the cloud (points, 3) flattened; centre it first where its middle is what should stay.
+    x is the cloud (points, 3) flattened. To turn it about its own middle, centre it first.
     """
 
     def __call__(self, key: jax.Array, x: jax.Array) -> jax.Array:
@@ -209,11 +265,21 @@ class Rotation3D(Sampler):
 
 
 class Orbit(eqx.Module):
-    """The images (n, count, d) of points (n, d) under `count` draws of a sampler fixed by the key, the same for all x.
+    """The images of points under draws of a sampler that are the same for all points.
 
-    They have the precision in force, as all that a kernel is made of. A group for `kernels.HaarIntegral` where elements
-    are no matrices, such as shifts of images.
+    A group for `kernels.HaarIntegral` where elements are no matrices, such as shifts of images.
 
+    Parameters
+    ----------
+    key : array or int
+        A JAX key or a seed, which fixes the draws.
+    sampler : callable
+        A function (key, x) -> z, such as a `Sampler`.
+    count : int
+        Number of draws.
+
+    Examples
+    --------
     >>> Orbit(jax.random.key(0), AdditiveNoise(0.1), 4)(jnp.zeros((3, 2))).shape
     (3, 4, 2)
     """
@@ -226,17 +292,43 @@ class Orbit(eqx.Module):
         self.keys, self.sampler = jax.random.split(key_of(key), count), _callable(sampler)
 
     def __call__(self, xs: Any) -> jax.Array:
-        """The images."""
+        """The images of points.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n, count, d)
+            Their images, in JAX's default precision.
+        """
         one = jax.vmap(self.sampler, in_axes=(0, None))
         return jax.vmap(one, in_axes=(None, 0))(self.keys, jnp.asarray(xs, dtype=float))
 
 
 def draws(key: jax.Array | int, sampler: Draw, xs: Any, count: int = 1) -> np.ndarray:
-    """The draws z (n, count, dz) of p(z | x) for inputs xs (n, d), or (n,) where d = 1; made a tile of rows at a time.
+    """Draw z from p(z | x) for each input.
 
-    In float64, whatever precision is in force: inputs have their own units, and time stamps, say, more than seven
-    digits.
+    Parameters
+    ----------
+    key : array or int
+        A JAX key or a seed.
+    sampler : callable
+        A function (key, x) -> z, such as a `Sampler`.
+    xs : array of shape (n, d) or (n,)
+        Inputs.
+    count : int, default=1
+        Draws for each input.
 
+    Returns
+    -------
+    array of shape (n, count, dz)
+        The draws in float64, since inputs such as time stamps have more than seven digits.
+
+    Examples
+    --------
     >>> z = draws(jax.random.key(0), AdditiveNoise(0.1), [[0.0, 1.0], [2.0, 3.0]], 5)
     >>> z.shape
     (2, 5, 2)
@@ -263,8 +355,24 @@ def _several(sampler: Draw, key: jax.Array, x: jax.Array, count: int) -> jax.Arr
 
 
 def resampled(dataset: Dataset, sampler: Draw, draws: int = 1) -> Resampled:
-    """The data set as a source that draws z anew, `draws` times, at every visit of a row (x, y).
+    """A source that draws z anew at every visit of a row (x, y).
 
+    Parameters
+    ----------
+    dataset : Dataset
+        Columns x and y.
+    sampler : callable
+        A function (key, x) -> z, such as a `Sampler`.
+    draws : int, default=1
+        Draws at each visit.
+
+    Returns
+    -------
+    Resampled
+        The source.
+
+    Examples
+    --------
     >>> source = resampled(Dataset(x=[[0.0], [1.0]], y=[1.0, 2.0]), AdditiveNoise(0.1))
     >>> source.pilot(jax.random.key(0), 2)["z"].shape
     (2, 1)
@@ -275,8 +383,17 @@ def resampled(dataset: Dataset, sampler: Draw, draws: int = 1) -> Resampled:
 class Resampled(PlannedSource):
     """Rows of a finite data set, visited as those of a `Dataset`, with z ~ p(z | x) drawn anew at each visit.
 
-    The column z has shape (B, dz), or (B, M, dz) for M > 1 draws, in the precision in force: float64 under
-    `jax.enable_x64(True)`. Each visit brings new points and takes its own slot.
+    The column z has shape (B, dz), or (B, M, dz) for M > 1 draws, in JAX's default precision. Each visit brings new
+    points and takes its own slot.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Columns x and y.
+    sampler : callable
+        A function (key, x) -> z, such as a `Sampler`.
+    count : int, default=1
+        Draws at each visit.
     """
 
     dataset: Dataset
@@ -312,7 +429,19 @@ class Resampled(PlannedSource):
 
 
 class ResampledPlan(Plan):
-    """The rows of every batch, and what to draw their z with."""
+    """The rows of every batch, and what their z are drawn with.
+
+    Attributes
+    ----------
+    rows : Plan
+        The rows of each batch.
+    sampler : callable
+        A function (key, x) -> z.
+    key : array
+        A JAX key; batch i draws from the key folded with i.
+    count : int
+        Draws at each visit.
+    """
 
     rows: Plan
     sampler: Draw
@@ -327,7 +456,24 @@ class ResampledPlan(Plan):
 
 
 def with_draws(key: jax.Array, sampler: Draw, sample: Sample, count: int) -> Sample:
-    """The sample with a column z of draws for its x: (B, dz), or (B, M, dz) for M > 1."""
+    """The sample with a new column z of draws for its x.
+
+    Parameters
+    ----------
+    key : array
+        A JAX key.
+    sampler : callable
+        A function (key, x) -> z, such as a `Sampler`.
+    sample : dict of arrays
+        Columns, among them x of shape (B, d).
+    count : int
+        Draws for each x.
+
+    Returns
+    -------
+    dict of arrays
+        The columns with z of shape (B, dz), or (B, count, dz) if count > 1.
+    """
     xs = _rows(sample["x"])
     keys = jax.random.split(key, xs.shape[0])
     drawn = jax.vmap(lambda key, x: _several(sampler, key, x, count))(keys, xs)
@@ -335,7 +481,18 @@ def with_draws(key: jax.Array, sampler: Draw, sample: Sample, count: int) -> Sam
 
 
 def key_of(key: jax.Array | int) -> jax.Array:
-    """A JAX key, made from a seed where a whole number is given."""
+    """A JAX key: the one given, or one made from a seed.
+
+    Parameters
+    ----------
+    key : array or int
+        A JAX key or a seed.
+
+    Returns
+    -------
+    array
+        The JAX key.
+    """
     if isinstance(key, jax.Array):
         return key
     checks.count("key", key, at_least=0)

@@ -16,11 +16,28 @@ class Schedule(eqx.Module):
 
     @abstractmethod
     def __call__(self, t: jax.Array) -> jax.Array:
-        """The step size at step t, counted from 1."""
+        """The step size at step t.
+
+        Parameters
+        ----------
+        t : int or array
+            Number of the step, counted from 1.
+
+        Returns
+        -------
+        array
+            Step sizes, in the shape of t.
+        """
 
 
 class Constant(Schedule):
-    """The same step throughout. With rate = c/√T over a horizon of T steps it is the step of the theorem."""
+    """The same step size throughout. With rate = c/√T for T steps it is the step of the theorem.
+
+    Parameters
+    ----------
+    rate : float
+        The step size.
+    """
 
     rate: float | jax.Array = eqx.field(converter=checks.real)
 
@@ -34,7 +51,13 @@ class Constant(Schedule):
 
 
 class InverseSqrt(Schedule):
-    """rate / √t."""
+    """Step sizes rate / √t.
+
+    Parameters
+    ----------
+    rate : float
+        Size of the first step.
+    """
 
     rate: float | jax.Array = eqx.field(converter=checks.real)
 
@@ -48,7 +71,15 @@ class InverseSqrt(Schedule):
 
 
 class Offset(Schedule):
-    """A decaying step with an offset that keeps the first ones small."""
+    """A decaying step size, with an offset that keeps the first steps small.
+
+    Parameters
+    ----------
+    rate : float
+        Numerator of the step size.
+    offset : float, default=1.0
+        What is added to the denominator.
+    """
 
     rate: float | jax.Array = eqx.field(converter=checks.real)
     offset: float | jax.Array = eqx.field(default=1.0, converter=checks.real)
@@ -61,7 +92,20 @@ class Offset(Schedule):
 
 
 class OffsetSqrt(Offset):
-    """rate / (offset + √t), the schedule of the paper's experiments (η and n0 there)."""
+    """Step sizes rate / (offset + √t), the schedule of the paper's experiments (η and n0 there).
+
+    Parameters
+    ----------
+    rate : float
+        Numerator of the step size.
+    offset : float, default=1.0
+        What is added to the denominator.
+
+    Examples
+    --------
+    >>> float(OffsetSqrt(6.0, 1.0)(4))
+    2.0
+    """
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + √t)."""
@@ -69,7 +113,15 @@ class OffsetSqrt(Offset):
 
 
 class OffsetLinear(Offset):
-    """rate / (offset + t), for strongly convex objectives (residual gradient and kernel MDP in the paper)."""
+    """Step sizes rate / (offset + t), for strongly convex objectives (residual gradient and kernel MDP in the paper).
+
+    Parameters
+    ----------
+    rate : float
+        Numerator of the step size.
+    offset : float, default=1.0
+        What is added to the denominator.
+    """
 
     def __call__(self, t: jax.Array) -> jax.Array:
         """rate / (offset + t)."""
@@ -77,8 +129,21 @@ class OffsetLinear(Offset):
 
 
 class OffsetPower(Offset):
-    """rate / (offset + t^power), which is any of the others at its power: a sweep can go over them all at once.
+    """Step sizes rate / (offset + t^power).
 
+    Each of the other schedules is this one at its power, so one sweep can go over all of them.
+
+    Parameters
+    ----------
+    rate : float
+        Numerator of the step size.
+    offset : float, default=1.0
+        What is added to the denominator.
+    power : float, default=0.5
+        How fast steps decay.
+
+    Examples
+    --------
     >>> float(OffsetPower(6.0, 1.0, 0.5)(4))
     2.0
     """
@@ -95,8 +160,17 @@ class OffsetPower(Offset):
 
 
 class Power(Schedule):
-    """rate / t^power, such as the two time scales t^(-3/4) and t^(-1/2) of compositional gradients.
+    """Step sizes rate / t^power, such as the two time scales t^(-3/4) and t^(-1/2) of compositional gradients.
 
+    Parameters
+    ----------
+    rate : float
+        Size of the first step.
+    power : float, default=0.75
+        How fast steps decay.
+
+    Examples
+    --------
     >>> float(Power(2.0, 0.5)(4))
     1.0
     """

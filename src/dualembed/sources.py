@@ -28,7 +28,20 @@ class Plan(eqx.Module):
 
     @abstractmethod
     def batch(self, step: jax.Array) -> tuple[Sample, jax.Array]:
-        """(samples of batch `step`, their slots), steps counted from 0."""
+        """One batch.
+
+        Parameters
+        ----------
+        step : array
+            Number of the batch, counted from 0.
+
+        Returns
+        -------
+        sample : dict of arrays
+            Columns, each with B rows.
+        slots : array of shape (B,)
+            Where each sample keeps its centre in a growing expansion.
+        """
 
 
 class Source(eqx.Module):
@@ -36,23 +49,83 @@ class Source(eqx.Module):
 
     @abstractmethod
     def pilot(self, key: jax.Array, size: int) -> Sample:
-        """A few samples to learn shapes from and to place landmarks on."""
+        """A few samples, to learn shapes from and to place landmarks on.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        size : int
+            How many at most.
+
+        Returns
+        -------
+        dict of arrays
+            Columns.
+        """
 
     @abstractmethod
     def capacity(self, *, batch: int, steps: int) -> int:
-        """How many distinct slots a run of that length needs."""
+        """How many distinct slots a run needs.
+
+        Parameters
+        ----------
+        batch : int
+            Samples per step.
+        steps : int
+            Number of steps.
+
+        Returns
+        -------
+        int
+            Number of slots.
+        """
 
     @abstractmethod
     def spans(self, key: jax.Array, *, batch: int, marks: Sequence[int]) -> Iterator[Span]:
-        """(plan, start, stop) for each stretch between consecutive marks; ends early when samples run out."""
+        """The run in stretches between consecutive marks; it ends early when samples run out.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        batch : int
+            Samples per step.
+        marks : sequence of int
+            Steps at which stretches begin and end, from 0.
+
+        Yields
+        ------
+        plan : Plan
+            Batches of the stretch.
+        start : int
+            Its first step.
+        stop : int
+            The step after its last.
+        """
 
 
 class PlannedSource(Source):
-    """A source whose whole run is known in advance, so that it can be jitted and vmapped as one loop."""
+    """A source that knows its whole run in advance, so the run can be jitted and vmapped as one loop."""
 
     @abstractmethod
     def plan(self, key: jax.Array, *, batch: int, steps: int) -> Plan:
-        """The whole run."""
+        """The batches of the whole run.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        batch : int
+            Samples per step.
+        steps : int
+            Number of steps.
+
+        Returns
+        -------
+        Plan
+            The batches.
+        """
 
     def spans(self, key: jax.Array, *, batch: int, marks: Sequence[int]) -> Iterator[Span]:
         """The same plan for every stretch."""
@@ -62,8 +135,20 @@ class PlannedSource(Source):
 
 
 class Dataset(PlannedSource):
-    """A finite data set, visited in a new random order on every pass; kept in float64, for closed forms.
+    """A finite data set, visited in a new random order on every pass.
 
+    Parameters
+    ----------
+    **columns : array
+        Columns by name, each of shape (n,) or (n, ...), such as x, y and z. They are kept in float64.
+
+    Attributes
+    ----------
+    table : dict of arrays
+        The columns, as NumPy arrays in float64.
+
+    Examples
+    --------
     >>> Dataset(x=[[0.0], [1.0]], y=[1.0, 2.0]).rows
     2
     """
@@ -116,7 +201,17 @@ def _as_column(name: str, column: Any) -> Any:
 
 
 class DatasetPlan(Plan):
-    """Row numbers of every batch, and the slot of every row."""
+    """The row numbers of every batch, and the slot of every row.
+
+    Attributes
+    ----------
+    columns : dict of arrays
+        All rows.
+    order : array of shape (steps, B)
+        Row numbers of each batch.
+    slots : array of shape (n,)
+        Slot of each row.
+    """
 
     columns: Sample
     order: jax.Array
@@ -129,8 +224,15 @@ class DatasetPlan(Plan):
 
 
 class Simulator(PlannedSource):
-    """Endless fresh samples: `draw(key)` gives one sample, a dictionary of arrays.
+    """Endless fresh samples from a function.
 
+    Parameters
+    ----------
+    draw : callable
+        Function of a JAX key that returns one sample, a dictionary of arrays.
+
+    Examples
+    --------
     >>> def draw(key):
     ...     x, noise = jax.random.normal(key, (2,))
     ...     return {"x": x, "z": x + 0.1 * noise}
@@ -170,7 +272,17 @@ class Simulator(PlannedSource):
 
 
 class SimulatorPlan(Plan):
-    """Batches drawn on demand from their step number."""
+    """Batches drawn on demand from their step number.
+
+    Attributes
+    ----------
+    draw : callable
+        Function of a JAX key that returns one sample.
+    key : array
+        A JAX key; batch i is drawn from the key folded with i.
+    size : int
+        Samples per batch.
+    """
 
     draw: Callable[[jax.Array], Sample]
     key: jax.Array
@@ -185,9 +297,14 @@ class SimulatorPlan(Plan):
 
 
 class Stream(Source):
-    """A Python iterable of batches (dictionaries of arrays, of any number of rows), seen once.
+    """A Python iterable of batches with any number of rows, seen once.
 
-    Rows are cut into batches of the solver's size; rows that do not fill the last batch are left in `leftover`.
+    Rows are cut into batches of the solver's size. Rows too few for a last batch stay in `leftover`.
+
+    Parameters
+    ----------
+    batches : iterable of dict of arrays
+        Columns by name, the same in each batch.
     """
 
     buffer: _Buffer = eqx.field(static=True)
@@ -229,7 +346,15 @@ class Stream(Source):
 
 
 class StreamPlan(Plan):
-    """A stretch of consecutive batches, the first of which is number `start`."""
+    """A stretch of consecutive batches.
+
+    Attributes
+    ----------
+    stacked : dict of arrays
+        Columns of shape (batches, B, ...).
+    start : array
+        Number of the first batch.
+    """
 
     stacked: Sample
     start: jax.Array
