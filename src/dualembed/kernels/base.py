@@ -19,24 +19,76 @@ Parameter = float | jax.Array | np.ndarray
 
 
 class Kernel(eqx.Module):
-    """A positive definite function k(x, z) of two rows; hyper-parameters are pytree leaves."""
+    """A positive definite function k(x, z) of two rows; hyper-parameters are pytree leaves.
+
+    Kernels add and multiply: `Gaussian(1.0) + 2.0 * Polynomial(2)`. NumPy points give NumPy values in their own
+    precision; JAX points give JAX values, traced or not.
+    """
 
     __array_ufunc__: ClassVar[None] = None  # so that a NumPy number times a kernel comes to `__rmul__`
 
     @abc.abstractmethod
     def gram(self, x: Any, z: Any) -> Any:
-        """The values k(x_i, z_j), shape (n, m), for x of shape (n, d) and z of shape (m, d)."""
+        """The values k(x_i, z_j).
+
+        Parameters
+        ----------
+        x : array of shape (n, d)
+            Points.
+        z : array of shape (m, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n, m)
+            Kernel values.
+        """
 
     @abc.abstractmethod
     def diagonal(self, x: Any) -> Any:
-        """The values k(x_i, x_i), shape (n,)."""
+        """The values k(x_i, x_i).
+
+        Parameters
+        ----------
+        x : array of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n,)
+            Kernel values.
+        """
 
     def __call__(self, x: Any, z: Any) -> Any:
-        """The values k(x_i, z_j): the same as `gram`."""
+        """The values k(x_i, z_j): the same as `gram`.
+
+        Parameters
+        ----------
+        x : array of shape (n, d)
+            Points.
+        z : array of shape (m, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n, m)
+            Kernel values.
+        """
         return self.gram(x, z)
 
     def check(self, dim: int) -> None:
-        """Raise when the kernel does not fit points of `dim` coordinates."""
+        """Check that the kernel fits points of `dim` coordinates.
+
+        Parameters
+        ----------
+        dim : int
+            Number of coordinates.
+
+        Raises
+        ------
+        InputError
+            If it does not.
+        """
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Kernel):
@@ -48,11 +100,37 @@ class Kernel(eqx.Module):
                 )
 
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
-        """Draws ω, shape (count, d), with k(x, z) = mass * E cos(ω·(x - z)), mass being `spectral_mass`."""
+        """Draws ω with k(x, z) = spectral_mass() * E cos(ω·(x - z)).
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        count : int
+            Number of draws.
+        dim : int
+            Number of coordinates d.
+
+        Returns
+        -------
+        array of shape (count, d)
+            Frequencies.
+
+        Raises
+        ------
+        InputError
+            If no spectral measure of the kernel is known.
+        """
         raise self._no_spectrum()
 
     def spectral_mass(self) -> Parameter:
-        """The value k(x, x), the same for all x, of a kernel that depends on x - z only."""
+        """The value k(x, x), the same for all x, of a kernel that depends on x - z only.
+
+        Returns
+        -------
+        float or array
+            One number.
+        """
         raise self._no_spectrum()
 
     @property
@@ -61,14 +139,39 @@ class Kernel(eqx.Module):
         return False
 
     def radii(self, key: jax.Array, count: int, dim: int) -> jax.Array:
-        """Lengths |ω|, shape (count,), of frequencies of the kernel with bandwidth 1.
+        """Lengths |ω| of frequencies of the kernel with bandwidth 1.
 
         With unit vectors e_j spread evenly over the sphere, stretch(radius_j * e_j) are frequencies.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        count : int
+            Number of draws.
+        dim : int
+            Number of coordinates.
+
+        Returns
+        -------
+        array of shape (count,)
+            Lengths.
         """
         raise self._no_spectrum()
 
     def stretch(self, frequencies: jax.Array) -> jax.Array:
-        """Frequencies of this kernel from those of the kernel with bandwidth 1: ω / bandwidth."""
+        """Frequencies of this kernel from those of the kernel with bandwidth 1: ω / bandwidth.
+
+        Parameters
+        ----------
+        frequencies : array of shape (count, d)
+            Frequencies of the kernel with bandwidth 1.
+
+        Returns
+        -------
+        array of shape (count, d)
+            Frequencies of this kernel.
+        """
         raise self._no_spectrum()
 
     def _no_spectrum(self) -> checks.InputError:
@@ -93,7 +196,15 @@ class Kernel(eqx.Module):
 
 @final
 class Sum(Kernel):
-    """left(x, z) + right(x, z); its spectral measure is the mixture of both by mass."""
+    """The sum left(x, z) + right(x, z); its spectral measure is the mixture of both by mass.
+
+    Parameters
+    ----------
+    left : Kernel
+        First kernel.
+    right : Kernel
+        Second kernel.
+    """
 
     left: Kernel
     right: Kernel
@@ -120,7 +231,15 @@ class Sum(Kernel):
 
 @final
 class Product(Kernel):
-    """left(x, z) * right(x, z); its frequencies are the sums of independent ones of both."""
+    """The product left(x, z) * right(x, z); its frequencies are sums of independent ones of both.
+
+    Parameters
+    ----------
+    left : Kernel
+        First kernel.
+    right : Kernel
+        Second kernel.
+    """
 
     left: Kernel
     right: Kernel
@@ -144,7 +263,15 @@ class Product(Kernel):
 
 @final
 class Scaled(Kernel):
-    """amplitude * kernel(x, z), also written that way; its functions vary with the root of the amplitude."""
+    """The kernel times a number, amplitude * kernel(x, z); its functions vary with the root of the amplitude.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    amplitude : float
+        A positive factor.
+    """
 
     kernel: Kernel
     amplitude: Parameter = eqx.field(converter=checks.real)
@@ -187,7 +314,22 @@ def _column_numbers(columns: Any) -> Any:
 
 @final
 class Columns(Kernel):
-    """kernel(x[columns], z[columns]): the kernel of those columns alone; its other frequencies are zero."""
+    """The kernel of some columns alone, kernel(x[columns], z[columns]); other frequencies are zero.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel on those columns.
+    columns : int or sequence of int
+        Column numbers, counted from 0.
+
+    Examples
+    --------
+    >>> from dualembed.kernels import Gaussian
+    >>> kernel = Columns(Gaussian(1.0), (0,))
+    >>> kernel.gram([[0.0, 5.0]], [[0.0, 7.0]]).tolist()
+    [[1.0]]
+    """
 
     kernel: Kernel
     columns: tuple[int, ...] = eqx.field(static=True, converter=_column_numbers)

@@ -36,13 +36,21 @@ def _group(group: Any) -> Any:
 
 @final
 class HaarIntegral(Kernel):
-    """mean over g, g' of k(g x, g' z): positive definite, and the same at x and g x for every g of a finite group.
+    """A kernel averaged over a group, mean over g, g' of k(g x, g' z): the same at x and g x for every g.
 
-    `group` has the matrices of all its elements, (G, d, d), or is a function from points (n, d) to their orbits
-    (n, G, d), NumPy in, NumPy out where float64 matters. Of an infinite group give as many drawn elements as can be
-    afforded (`rotations` draws some): the kernel is then positive definite still, and invariant up to an error of the
-    order 1/√G. It costs G² values of k for each of its own (Haasdonk and Burkhardt 2007).
+    For an infinite group give as many drawn elements as you can afford (`rotations` draws some): the kernel is still
+    positive definite, and invariant up to an error of order 1/√G. Each value costs G² values of k (Haasdonk and
+    Burkhardt 2007).
 
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel k.
+    group : array of shape (G, d, d) or callable
+        Matrices of all elements, or a function from points (n, d) to orbits (n, G, d), which keeps NumPy arrays NumPy.
+
+    Examples
+    --------
     >>> mirror = HaarIntegral(Gaussian(1.0), [[[1.0]], [[-1.0]]])
     >>> bool(mirror.gram([[0.3]], [[2.0]]) == mirror.gram([[-0.3]], [[2.0]]))
     True
@@ -79,7 +87,20 @@ class HaarIntegral(Kernel):
         return mean_diagonal(self.kernel, self.orbits(xp, x))
 
     def orbits(self, xp: Any, x: Any) -> Any:
-        """The images (n, G, d) of points (n, d)."""
+        """The images of points under the group.
+
+        Parameters
+        ----------
+        xp : module
+            The namespace to compute in, numpy or jax.numpy.
+        x : array of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n, G, d)
+            Their images.
+        """
         if not callable(self.group):
             return xp.einsum("gij,nj->ngi", xp.asarray(self.group, dtype=x.dtype), x)
         images = xp.asarray(self.group(x), dtype=x.dtype)
@@ -93,11 +114,20 @@ class HaarIntegral(Kernel):
 
 @final
 class MeanOverDraws(Kernel):
-    """mean over draws a, b of k(x_a, z_b), where a row holds M draws of `dimension` coordinates one after another.
+    """The inner product of the mean embeddings of two samples: mean over draws a, b of k(x_a, z_b).
 
-    The inner product of the mean embeddings of two samples. With k = ProbabilityProduct(noise) it is ∫ p̂ q̂ between
-    the two samples' densities, each smoothed by a Gaussian of that noise: the empirical probability product of power 1.
+    A row holds M draws one after another. With k = ProbabilityProduct(noise) it is ∫ p̂ q̂ between the two samples'
+    densities, each smoothed by a Gaussian of that noise: the empirical probability product of power 1.
 
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel k of two draws.
+    dimension : int
+        Coordinates of a draw.
+
+    Examples
+    --------
     >>> sets = np.array([[0.0, 1.0], [0.0, 2.0]])  # two samples of two numbers
     >>> MeanOverDraws(Gaussian(1.0), 1).gram(sets, sets).shape
     (2, 2)
@@ -135,16 +165,25 @@ class MeanOverDraws(Kernel):
 
 @final
 class ProbabilityProduct(Kernel):
-    """∫ N(s; x, noise² I)^power N(s; z, noise² I)^power ds, a kernel on the means (Jebara, Kondor and Howard 2004).
+    """The kernel ∫ N(s; x, noise² I)^power N(s; z, noise² I)^power ds of two means (Jebara, Kondor and Howard 2004).
 
-    In d coordinates, with power ρ and noise σ (one number, or one for each coordinate, whose factors multiply),
+    In d coordinates, with power ρ and noise σ (if there is one for each coordinate, their factors multiply),
 
         k(x, z) = (2πσ²)^(-dρ) (πσ²/ρ)^(d/2) exp(-ρ |x - z|² / (4σ²))
 
     ρ = 1 is the expected likelihood kernel, (4πσ²)^(-d/2) exp(-|x - z|² / (4σ²)), and ρ = 1/2 the Bhattacharyya
-    kernel, exp(-|x - z|² / (8σ²)), whose factor is 1. It is a Gaussian kernel of bandwidth σ √(2/ρ), and has its
+    kernel, exp(-|x - z|² / (8σ²)), with factor 1. It is a Gaussian kernel of bandwidth σ √(2/ρ), and has its
     frequencies.
 
+    Parameters
+    ----------
+    noise : float or array of shape (d,)
+        Standard deviation σ: one number, or one for each coordinate.
+    power : float, default=1.0
+        The power ρ.
+
+    Examples
+    --------
     >>> round(float(ProbabilityProduct(1.0, 0.5).gram([[0.0]], [[2.0]])[0, 0]), 4)  # exp(-4/8)
     0.6065
     """
@@ -162,7 +201,18 @@ class ProbabilityProduct(Kernel):
         return Gaussian(self.noise * (2 / self.power) ** 0.5)
 
     def factor(self, dim: int) -> Any:
-        """k(x, x) = Π_j (2πσ_j²)^(-ρ) (πσ_j²/ρ)^(1/2) in `dim` coordinates."""
+        """The value k(x, x) = Π_j (2πσ_j²)^(-ρ) (πσ_j²/ρ)^(1/2).
+
+        Parameters
+        ----------
+        dim : int
+            Number of coordinates.
+
+        Returns
+        -------
+        array
+            One number.
+        """
         return jnp.exp(self._log_factor(jnp, self.noise, self.power, dim))
 
     def gram(self, x: Any, z: Any) -> Any:
@@ -200,11 +250,27 @@ class ProbabilityProduct(Kernel):
 
 
 def rotations(key: jax.Array | int, count: int, dimension: int) -> np.ndarray:
-    """`count` rotations (count, d, d) drawn uniformly from SO(d), in float64: elements for a HaarIntegral.
+    """Rotations drawn uniformly from SO(d): elements for a `HaarIntegral`.
 
     The orthogonal factor of a Gaussian matrix, its signs settled by the triangular one, is uniform on O(d); swapping
     two columns of those with determinant -1 makes it uniform on SO(d).
 
+    Parameters
+    ----------
+    key : array or int
+        A JAX key or a seed.
+    count : int
+        Number of rotations.
+    dimension : int
+        Number of coordinates d, at least 2.
+
+    Returns
+    -------
+    array of shape (count, d, d)
+        Matrices in float64.
+
+    Examples
+    --------
     >>> rotations(jax.random.key(0), 5, 3).shape
     (5, 3, 3)
     """

@@ -22,7 +22,19 @@ from dualembed.kernels.base import (
 
 @final
 class Polynomial(Kernel):
-    """(Σ_j scale_j (x_j - centre_j)(z_j - centre_j) + offset)^degree."""
+    """The polynomial kernel (Σ_j scale_j (x_j - centre_j)(z_j - centre_j) + offset)^degree.
+
+    Parameters
+    ----------
+    degree : int
+        The degree, at least 1.
+    offset : float, default=1.0
+        The constant, at least 0.
+    scale : float or array of shape (d,), default=1.0
+        Factor of each coordinate.
+    centre : float or array of shape (d,), default=0.0
+        What is subtracted from each coordinate.
+    """
 
     degree: int = eqx.field(static=True)
     offset: Parameter = eqx.field(converter=checks.real, default=1.0)
@@ -49,11 +61,20 @@ class Polynomial(Kernel):
 
 @final
 class ArcCosine(Kernel):
-    """|x̃|^n |z̃|^n J_n(θ) / π, θ the angle between x̃ = (bias, x / bandwidth) and z̃, n the degree.
+    """The arc-cosine kernel |x̃|^n |z̃|^n J_n(θ) / π, θ the angle between x̃ = (bias, x / bandwidth) and z̃, n the degree.
 
     J_0 = π - θ, J_1 = sin θ + (π - θ) cos θ, J_2 = 3 sin θ cos θ + (π - θ)(1 + 2 cos^2 θ): an infinitely
     wide layer of steps, of rectifiers, of squared rectifiers (Cho and Saul, 2009). The bias makes it
     universal on R^d; without one its functions are homogeneous, f(t x) = t^n f(x) for t > 0.
+
+    Parameters
+    ----------
+    degree : {0, 1, 2}, default=1
+        The degree n.
+    bandwidth : float or array of shape (d,), default=1.0
+        Scale of the coordinates: one number, or one for each.
+    bias : float, default=1.0
+        The coordinate that all points share.
     """
 
     degree: int = eqx.field(static=True, default=1)
@@ -86,9 +107,16 @@ class ArcCosine(Kernel):
 
 @final
 class ArcSine(Kernel):
-    """(2/π) asin(2 x̃·z̃ / sqrt((1 + 2 x̃·x̃)(1 + 2 z̃·z̃))), x̃ = (bias, x / bandwidth).
+    """The arc-sine kernel (2/π) asin(2 x̃·z̃ / sqrt((1 + 2 x̃·x̃)(1 + 2 z̃·z̃))), x̃ = (bias, x / bandwidth).
 
     An infinitely wide layer of sigmoids, namely error functions with Gaussian weights (Williams, 1998).
+
+    Parameters
+    ----------
+    bandwidth : float or array of shape (d,), default=1.0
+        Scale of the coordinates: one number, or one for each.
+    bias : float, default=1.0
+        The coordinate that all points share.
     """
 
     bandwidth: Parameter = eqx.field(converter=checks.real, default=1.0)

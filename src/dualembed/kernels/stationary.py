@@ -39,7 +39,13 @@ class Stationary(Kernel):
 
 
 class Radial(Stationary):
-    """A stationary kernel of r = |(x - z) / bandwidth| that is a scale mixture of Gaussians."""
+    """A stationary kernel of r = |(x - z) / bandwidth| that is a scale mixture of Gaussians.
+
+    Parameters
+    ----------
+    bandwidth : float or array of shape (d,)
+        Length scale: one number, or one for each coordinate.
+    """
 
     bandwidth: Parameter = eqx.field(converter=checks.real)
 
@@ -48,11 +54,37 @@ class Radial(Stationary):
 
     @abc.abstractmethod
     def profile(self, xp: Any, squared: Any) -> Any:
-        """The kernel as a function of r^2."""
+        """The kernel as a function of r^2.
+
+        Parameters
+        ----------
+        xp : module
+            The namespace to compute in, numpy or jax.numpy.
+        squared : array
+            Values of r^2.
+
+        Returns
+        -------
+        array
+            Kernel values.
+        """
 
     @abc.abstractmethod
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
-        """Draws s, shape (count,), such that s * N(0, I) are the frequencies with bandwidth 1."""
+        """Draws s such that s * N(0, I) are the frequencies with bandwidth 1.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        count : int
+            Number of draws.
+
+        Returns
+        -------
+        array of shape (count,)
+            Scales.
+        """
 
     def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
@@ -81,7 +113,18 @@ class Radial(Stationary):
 
 @final
 class Gaussian(Radial):
-    """exp(-r^2 / 2), r = |(x - z) / bandwidth|; Gaussian frequencies."""
+    """The Gaussian kernel exp(-r^2 / 2), r = |(x - z) / bandwidth|; Gaussian frequencies.
+
+    Parameters
+    ----------
+    bandwidth : float or array of shape (d,)
+        Length scale: one number, or one for each coordinate.
+
+    Examples
+    --------
+    >>> Gaussian(1.0).gram([[0.0], [1.0]], [[0.0]]).round(4).tolist()
+    [[1.0], [0.6065]]
+    """
 
     def profile(self, xp: Any, squared: Any) -> Any:
         return xp.exp(-0.5 * squared)
@@ -92,7 +135,15 @@ class Gaussian(Radial):
 
 @final
 class Matern32(Radial):
-    """(1 + s) exp(-s), s = sqrt(3) r, r = |(x - z) / bandwidth|; frequencies t with 3 degrees of freedom."""
+    """The Matérn kernel (1 + s) exp(-s), s = sqrt(3) r, r = |(x - z) / bandwidth|.
+
+    Its frequencies have a t distribution with 3 degrees of freedom.
+
+    Parameters
+    ----------
+    bandwidth : float or array of shape (d,)
+        Length scale: one number, or one for each coordinate.
+    """
 
     def profile(self, xp: Any, squared: Any) -> Any:
         distance = math.sqrt(3) * root(xp, squared)
@@ -104,7 +155,15 @@ class Matern32(Radial):
 
 @final
 class Matern52(Radial):
-    """(1 + s + s^2 / 3) exp(-s), s = sqrt(5) r, r = |(x - z) / bandwidth|; t with 5 degrees of freedom."""
+    """The Matérn kernel (1 + s + s^2 / 3) exp(-s), s = sqrt(5) r, r = |(x - z) / bandwidth|.
+
+    Its frequencies have a t distribution with 5 degrees of freedom.
+
+    Parameters
+    ----------
+    bandwidth : float or array of shape (d,)
+        Length scale: one number, or one for each coordinate.
+    """
 
     def profile(self, xp: Any, squared: Any) -> Any:
         distance = math.sqrt(5) * root(xp, squared)
@@ -121,7 +180,13 @@ def _student_mixing(key: jax.Array, count: int, freedom: int) -> jax.Array:
 
 @final
 class Laplacian(Stationary):
-    """exp(-Σ_j |x_j - z_j| / bandwidth_j); Cauchy frequencies in each coordinate."""
+    """The Laplacian kernel exp(-Σ_j |x_j - z_j| / bandwidth_j); Cauchy frequencies in each coordinate.
+
+    Parameters
+    ----------
+    bandwidth : float or array of shape (d,)
+        Length scale: one number, or one for each coordinate.
+    """
 
     bandwidth: Parameter = eqx.field(converter=checks.real)
 
@@ -142,10 +207,17 @@ class Laplacian(Stationary):
 
 @final
 class Periodic(Stationary):
-    """exp(-2 Σ_j sin^2(π (x_j - z_j) / period_j) / bandwidth_j^2): a Gaussian kernel on circles.
+    """The periodic kernel exp(-2 Σ_j sin^2(π (x_j - z_j) / period_j) / bandwidth_j^2): a Gaussian kernel on circles.
 
     Its frequencies are multiples of 2π / period: the difference of two Poisson numbers of mean
     1 / (2 bandwidth^2) has the characteristic function exp((cos t - 1) / bandwidth^2).
+
+    Parameters
+    ----------
+    period : float or array of shape (d,)
+        Period of each coordinate.
+    bandwidth : float or array of shape (d,), default=1.0
+        Length scale on the circle of radius 1.
     """
 
     period: Parameter = eqx.field(converter=checks.real)
@@ -189,10 +261,28 @@ class Categorical(Kernel):
 
 
 def median_bandwidth(points: Any, coefficient: float = 1.0, most: int = 1000, *, seed: int = 0) -> float:
-    """The coefficient times the median distance between two of the points, over at most `most` random rows.
+    """A bandwidth for points: the coefficient times the median distance between two of them.
 
-    Pairs that coincide count only while they are the minority. Points are (n, d), or (n,) numbers.
+    Pairs that coincide count only while they are the minority.
 
+    Parameters
+    ----------
+    points : array of shape (n, d) or (n,)
+        Points.
+    coefficient : float, default=1.0
+        Factor on the median.
+    most : int, default=1000
+        Number of points that are looked at, drawn at random.
+    seed : int, default=0
+        Seed of that draw.
+
+    Returns
+    -------
+    float
+        The bandwidth.
+
+    Examples
+    --------
     >>> median_bandwidth([0.0, 1.0, 3.0])
     2.0
     """
