@@ -18,14 +18,30 @@ State = Any
 
 
 class Layout(eqx.Module):
-    """What a space may know before the first step: where it will be used, and how much."""
+    """What a space may know before the first step: where it will be used, and how much.
 
-    pilot: Any  # (n, d), a JAX array, or NumPy for closed forms: points of the kind the function will be evaluated at
+    Parameters
+    ----------
+    pilot : array of shape (n, d)
+        Points like those that the function will be evaluated at; NumPy for closed forms.
+    steps : int
+        Number of steps.
+    batch : int
+        Samples per step.
+    per_sample : int
+        Points per sample.
+    capacity : int
+        Distinct samples in the whole run.
+    complete : bool, default=False
+        Whether the pilot is known to hold every sample of the run.
+    """
+
+    pilot: Any
     steps: int = eqx.field(static=True)
-    batch: int = eqx.field(static=True)  # samples per step
-    per_sample: int = eqx.field(static=True)  # points per sample
-    capacity: int = eqx.field(static=True)  # distinct samples in the whole run
-    complete: bool = eqx.field(default=False, static=True)  # the pilot is known to hold every sample of the run
+    batch: int = eqx.field(static=True)
+    per_sample: int = eqx.field(static=True)
+    capacity: int = eqx.field(static=True)
+    complete: bool = eqx.field(default=False, static=True)
 
     @property
     def dimension(self) -> int:
@@ -40,13 +56,32 @@ class Layout(eqx.Module):
 
 
 class Regulariser(eqx.Module):
-    """λ/2 |f|² to be paid (penalty λ), or |f| <= radius to be kept, or both, or neither."""
+    """A penalty λ/2 |f|², a ball |f| <= radius, both, or neither.
+
+    Parameters
+    ----------
+    penalty : float, optional
+        The penalty λ.
+    radius : float, optional
+        Radius of the ball.
+    """
 
     penalty: float | jax.Array | None = eqx.field(default=None, converter=checks.real)
     radius: float | jax.Array | None = eqx.field(default=None, converter=checks.real)
 
     def check(self, name: str) -> None:
-        """Raise one clear sentence for a negative penalty or a radius that is not positive."""
+        """Check that the penalty is not negative and the radius is positive.
+
+        Parameters
+        ----------
+        name : str
+            Whose they are in the error message, such as "primal".
+
+        Raises
+        ------
+        InputError
+            If one is not.
+        """
         if self.penalty is not None:
             checks.not_negative(f"{name}_penalty", self.penalty)
             checks.single(f"{name}_penalty", self.penalty)
@@ -60,11 +95,33 @@ class Regulariser(eqx.Module):
         return self.penalty is None and self.radius is None
 
     def shrinkage(self, step: jax.Array) -> jax.Array:
-        """1 - step λ, the factor on the old function. Kept at 0 or above: a step beyond 1/λ must not flip signs."""
+        """The factor 1 - step λ on the old function, at least 0: a step beyond 1/λ must not flip signs.
+
+        Parameters
+        ----------
+        step : array
+            Step size.
+
+        Returns
+        -------
+        array
+            One number.
+        """
         return jnp.asarray(1.0) if self.penalty is None else jnp.maximum(1.0 - step * self.penalty, 0.0)
 
     def projection(self, norm2: jax.Array) -> jax.Array:
-        """min(1, radius/|f|), the factor that brings f back into the ball."""
+        """The factor min(1, radius/|f|) that brings f back into the ball.
+
+        Parameters
+        ----------
+        norm2 : array
+            Squared norm |f|².
+
+        Returns
+        -------
+        array
+            One number.
+        """
         if self.radius is None:
             return jnp.asarray(1.0)
         return jnp.minimum(1.0, self.radius / jnp.sqrt(jnp.maximum(norm2, jnp.finfo(norm2.dtype).tiny)))
@@ -73,7 +130,18 @@ class Regulariser(eqx.Module):
 class Update(eqx.Module):
     """One step as a space sees it: slopes at points, with the values just computed there.
 
-    points (B, K, d), values (B, K), slopes (B, K), slots (B,), number = the step's number from 0.
+    Attributes
+    ----------
+    points : array of shape (B, K, d)
+        Points of each sample.
+    values : array of shape (B, K)
+        Values of the function there.
+    slopes : array of shape (B, K)
+        Slopes of the objective in these values.
+    slots : array of shape (B,)
+        Where each sample keeps its centres in a growing expansion.
+    number : array
+        Number of the step, counted from 0.
     """
 
     points: jax.Array
@@ -93,27 +161,77 @@ class Function(eqx.Module):
 
     @abstractmethod
     def evaluate(self, xs: jax.Array) -> jax.Array:
-        """Values (n,) at points (n, d); pure, for use inside compiled code."""
+        """Values at points; pure, for use inside compiled code.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n,)
+            Values.
+        """
 
     @abstractmethod
     def norm2(self) -> jax.Array:
-        """|f|² in the norm of its space."""
+        """The squared norm |f|² in its space.
+
+        Returns
+        -------
+        array
+            One number.
+        """
 
     def features_on(self, points: jax.Array) -> FeatureMap:
-        """Features whose span holds every function of a linear space, as far as these points can tell."""
+        """Features with a span that holds every function of the linear space, as far as these points can tell.
+
+        Parameters
+        ----------
+        points : array of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        FeatureMap
+            The features.
+
+        Raises
+        ------
+        InputError
+            If the function's space is not linear.
+        """
         raise checks.InputError(
             f"a {type(self).__name__} is not a member of a linear space, so this quantity has no exact form for it; "
             "use the rkhs, fourier, nystrom, doubly_stochastic or basis space"
         )
 
     def trimmed(self) -> Function:
-        """The same function without the unused part of its buffers."""
+        """The same function without the unused part of its buffers.
+
+        Returns
+        -------
+        Function
+            The trimmed function.
+        """
         return self
 
     def __call__(self, xs: Any) -> jax.Array:
-        """Values (n,) at points (n, d), or (n,) numbers where d = 1; checked, and tiled to bounded memory.
+        """Values at points, checked, and tiled to bounded memory.
 
-        A function with NumPy numbers, a closed form's, is evaluated in float64: its weights may be large and cancel.
+        A function with NumPy numbers, as from a closed form, is evaluated in float64: its weights may be large and
+        cancel.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+
+        Returns
+        -------
+        array of shape (n,)
+            Values.
         """
         if checks.traced(xs, self):
             xs = jnp.asarray(xs)
@@ -136,10 +254,39 @@ class FunctionSpace(eqx.Module):
 
     @abstractmethod
     def check(self, dimension: int) -> None:
-        """Raise one clear sentence when the space cannot live on points of that dimension."""
+        """Check that the space can live on points of that dimension.
+
+        Parameters
+        ----------
+        dimension : int
+            Number of coordinates.
+
+        Raises
+        ------
+        InputError
+            If it cannot.
+        """
 
     def feature_map(self, key: jax.Array, layout: Layout) -> FeatureMap:
-        """Features whose span is the space, or all of it that the pilot points can tell; linear spaces only."""
+        """Features that span the space, or all of it that the pilot points can tell; linear spaces only.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        layout : Layout
+            Where the space is used.
+
+        Returns
+        -------
+        FeatureMap
+            The features.
+
+        Raises
+        ------
+        InputError
+            If the space is not linear.
+        """
         raise checks.InputError(
             f"a closed form needs a linear space, which {type(self).__name__} is not; "
             "use fourier, nystrom, rkhs or a basis"
@@ -147,27 +294,103 @@ class FunctionSpace(eqx.Module):
 
     @abstractmethod
     def init(self, key: jax.Array, layout: Layout) -> State:
-        """The zero function (a network: its random start), with room for the whole run."""
+        """The zero function (a network: its random start), with room for the whole run.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        layout : Layout
+            Where the space is used.
+
+        Returns
+        -------
+        pytree
+            The state of the run.
+        """
 
     @abstractmethod
     def evaluate(self, state: State, xs: jax.Array) -> jax.Array:
-        """Values (n,) of the current function at points (n, d)."""
+        """Values of the current function.
+
+        Parameters
+        ----------
+        state : pytree
+            The state of the run.
+        xs : array of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        array of shape (n,)
+            Values.
+        """
 
     @abstractmethod
     def descend(self, state: State, update: Update, step: jax.Array, regulariser: Regulariser) -> State:
-        """f <- Π[(1 - step λ) f - step Σ_b slopes_b ∂f(points_b)], and the average of iterates kept up."""
+        """One step f <- Π[(1 - step λ) f - step Σ_b slopes_b ∂f(points_b)], which also updates the average of iterates.
+
+        Parameters
+        ----------
+        state : pytree
+            The state of the run.
+        update : Update
+            Slopes at points.
+        step : array
+            Step size.
+        regulariser : Regulariser
+            The penalty λ and the ball that Π projects on.
+
+        Returns
+        -------
+        pytree
+            The state after the step.
+        """
 
     @abstractmethod
     def norm2(self, state: State) -> jax.Array:
-        """|f|² of the current function."""
+        """The squared norm |f|² of the current function.
+
+        Parameters
+        ----------
+        state : pytree
+            The state of the run.
+
+        Returns
+        -------
+        array
+            One number.
+        """
 
     @abstractmethod
     def last(self, state: State) -> Function:
-        """The current function."""
+        """The current function.
+
+        Parameters
+        ----------
+        state : pytree
+            The state of the run.
+
+        Returns
+        -------
+        Function
+            The last iterate.
+        """
 
     @abstractmethod
     def averaged(self, state: State) -> Function:
-        """Σ γ_i f_i / Σ γ_i over the iterates before each step so far."""
+        """The average Σ γ_i f_i / Σ γ_i of the iterates before each step so far.
+
+        Parameters
+        ----------
+        state : pytree
+            The state of the run.
+
+        Returns
+        -------
+        Function
+            The average.
+        """
 
 
 @jax.jit

@@ -20,8 +20,15 @@ SHOWN = 3000  # samples from which on a layout that does not say whether they ar
 
 
 class Basis(LinearSpace):
-    """f = wᵀφ for any function φ from points (n, d) to features (n, m).
+    """Functions f = wᵀφ for features φ of your own.
 
+    Parameters
+    ----------
+    function : callable
+        A function φ from points (n, d) to features (n, m), written in JAX.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> quadratics = Basis(lambda x: jnp.stack([jnp.ones(len(x)), x[:, 0], x[:, 0] ** 2], axis=1))
     """
@@ -75,8 +82,10 @@ class BasisMap(FeatureMap):
 
 
 class Affine(LinearSpace):
-    """f(x) = w_0 + w_1 x_1 + ... + w_d x_d.
+    """Affine functions f(x) = w_0 + w_1 x_1 + ... + w_d x_d.
 
+    Examples
+    --------
     >>> Affine().feature_map(jax.random.key(0), Layout(np.zeros((5, 2)), 1, 1, 1, 1))(np.array([[3.0, 4.0]])).tolist()
     [[1.0, 3.0, 4.0]]
     """
@@ -111,12 +120,17 @@ class AffineMap(FeatureMap):
 
 
 class Table(LinearSpace):
-    """f(x) = its entry for x, |f|² the sum of squares; 0 at points that are not in the table.
+    """One value for each point of a table, and 0 elsewhere; |f|² is the sum of squares.
 
-    The points are those given, (m,) or (m, d), or every distinct one of the data; a stochastic solver does not show all
-    of them if they are many, and asks for them. Values are looked up by equality, so that states should be numbered or
-    otherwise exact.
+    Values are looked up by equality, so states should be numbered or otherwise exact.
 
+    Parameters
+    ----------
+    points : array of shape (m, d) or (m,), optional
+        The points; by default all distinct ones of the data. A stochastic solver sees only some and needs them given.
+
+    Examples
+    --------
     >>> Table([0, 1, 2]).points.shape
     (3, 1)
     """

@@ -18,10 +18,17 @@ from dualembed.spaces.nystrom import whitened
 
 
 class DoublyStochastic(FunctionSpace):
-    """f = Σ_i c_iᵀ φ_i, where step i's block φ_i of `block` random features comes from the seed i and is never stored.
+    """Functions f = Σ_i c_iᵀ φ_i: each step adds a block φ_i of random features, redrawn from the seed i, never stored.
 
     ∂f(x) = k(x, ·) is replaced by its unbiased estimate φ_i(x)ᵀφ_i(·). A run of T steps keeps 8 T·block bytes in
     float32, whatever the dimension. There is no norm ball, because the random function has no exact RKHS norm.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel with a known spectral measure.
+    block : int, default=64
+        Features for each step.
     """
 
     has_ball: ClassVar[bool] = False

@@ -14,7 +14,7 @@ BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feat
 
 
 class FeatureMap(eqx.Module):
-    """φ: points (n, d) -> features (n, m)."""
+    """A feature map φ from points (n, d) to features (n, m)."""
 
     @property
     @abstractmethod
@@ -28,7 +28,18 @@ class FeatureMap(eqx.Module):
 
     @abstractmethod
     def __call__(self, xs: Any) -> Any:
-        """Features (n, m) at points (n, d); NumPy in, NumPy out, once its own numbers are NumPy's."""
+        """The features of points.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d)
+            Points; NumPy in, NumPy out, once the map's own numbers are NumPy's.
+
+        Returns
+        -------
+        array of shape (n, m)
+            Features.
+        """
 
     def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The functions with weights (p, m) at points (n, d), (n, p), in NumPy."""

@@ -32,10 +32,20 @@ _TURN_LOW = 2 * np.pi - _TURN_HIGH
 
 
 class Fourier(LinearSpace):
-    """f = wᵀφ with E[φ(x)ᵀφ(z)] = k(x, z): φ_j = √(2 k(0)/m) cos(ω_jᵀx + b_j), frequencies ω from k's spectral measure.
+    """Random Fourier features: f = wᵀφ with E[φ(x)ᵀφ(z)] = k(x, z).
 
-    `pairs` uses √(2 k(0)/m) (cos ω_jᵀx, sin ω_jᵀx) from m/2 frequencies instead, of lower variance for smooth kernels.
-    `orthogonal` draws the frequencies in orthogonal blocks (Gaussian and Matérn), of lower variance again.
+    φ_j = √(2 k(0)/m) cos(ω_jᵀx + b_j), with frequencies ω from the kernel's spectral measure.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel with a known spectral measure.
+    size : int, default=512
+        Number of features m.
+    pairs : bool, default=False
+        Use √(2 k(0)/m) (cos ω_jᵀx, sin ω_jᵀx) of m/2 frequencies, with lower variance for smooth kernels.
+    orthogonal : bool, default=False
+        Draw frequencies in orthogonal blocks (Gaussian and Matérn), with lower variance again.
     """
 
     kernel: Kernel

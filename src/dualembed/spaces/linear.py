@@ -23,7 +23,7 @@ class Weights(eqx.Module):
 
 
 class LinearSpace(FunctionSpace):
-    """A space of functions wᵀφ; a concrete one says how φ is made."""
+    """A space of functions wᵀφ with |f| = |w|; a concrete one says how φ is made."""
 
     @abstractmethod
     def feature_map(self, key: jax.Array, layout: Layout) -> FeatureMap:
@@ -62,7 +62,15 @@ class LinearSpace(FunctionSpace):
 
 
 class LinearFunction(Function):
-    """f = wᵀφ."""
+    """The function f = wᵀφ.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        The features φ.
+    weights : array of shape (m,)
+        The weights w; NumPy from closed forms.
+    """
 
     features: FeatureMap
     weights: Any  # (m,), a JAX array, or NumPy for closed forms
@@ -86,10 +94,17 @@ class LinearFunction(Function):
 
 
 class Preconditioned(FunctionSpace):
-    """f = (T w)ᵀφ for fixed features φ: steps are taken in w, norms and penalties stay those of θ = T w.
+    """Functions f = (T w)ᵀφ: steps are taken in w, norms and penalties stay those of θ = T w.
 
     Gradient steps in w are steps along T Tᵀ in θ. A ball of θ is an ellipsoid of w, onto which scaling is not the
-    projection, so that there is none. Functions come back in the features' own coordinates, as linear ones.
+    projection, so there is no ball. Functions come back in the features' own coordinates, as linear ones.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        The features φ.
+    transform : array of shape (m, m')
+        The matrix T.
     """
 
     has_ball: ClassVar[bool] = False

@@ -16,12 +16,21 @@ from dualembed.spaces.linear import running_average
 
 
 class Network(FunctionSpace):
-    """f = any network from one point (d,) to one number: slopes are pulled back through it, then `optimiser` acts.
+    """Neural networks from one point (d,) to one number.
 
-    `build(key, d)` makes the network: an equinox module, or a pair (parameters, apply) with apply(parameters, x).
-    By default an MLP of `width` and `depth`. `optimiser` transforms the gradient and the solver's schedule
-    multiplies it: optax.scale_by_adam() by default, optax.identity() for plain gradient steps. The norm that
-    penalties shrink is that of the parameters; the average of iterates is the average of parameters.
+    Slopes are pulled back through the network, then the optimiser acts. The norm that penalties shrink is that of the
+    parameters; the average of iterates is the average of parameters.
+
+    Parameters
+    ----------
+    build : callable, optional
+        Function (key, d) that makes an equinox module, or (parameters, apply) with apply(parameters, x); else an MLP.
+    width : int, default=64
+        Width of the MLP.
+    depth : int, default=2
+        Hidden layers of the MLP.
+    optimiser : optax.GradientTransformation, default=optax.scale_by_adam()
+        What is done to the gradient before the solver's schedule multiplies it; optax.identity() for plain steps.
     """
 
     has_ball: ClassVar[bool] = False

@@ -83,10 +83,19 @@ class LeverageScores(Landmarks):
 
 
 class Nystrom(LinearSpace):
-    """f = Σ_j c_j k(landmark_j, ·) in whitened coordinates w, so that |w| is the RKHS norm of f exactly.
+    """The part of an RKHS spanned by landmarks, f = Σ_j c_j k(landmark_j, ·).
 
-    With every distinct point of the data a landmark it is the RKHS itself on that data, up to directions that
-    rounding of the kernel's values would swamp.
+    Coordinates w are whitened: |w| is exactly the RKHS norm of f. With every distinct point of the data a landmark
+    it is the RKHS itself on that data, up to directions that rounding of the kernel's values would swamp.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    size : int, default=256
+        Number of landmarks.
+    landmarks : Landmarks, default=Uniform()
+        How they are picked among the points: nystrom.Uniform, KMeansPlusPlus or LeverageScores.
     """
 
     kernel: Kernel

@@ -16,11 +16,16 @@ FULL = 6000  # points up to which a closed form takes the whole RKHS on them
 
 
 class RKHS(FunctionSpace):
-    """All f = Σ_j c_j k(centre_j, ·), where ∂f(x) = k(x, ·): a step adds its points as centres.
+    """The RKHS of a kernel: f = Σ_j c_j k(centre_j, ·), to which each step adds its points as centres.
 
     Memory for a run of T steps of B samples with K points each, N = min(T B, rows of a finite data set):
     4 N K (d + 1) bytes for the expansion and 4 T B (K + 1) for the record behind the average, in float32.
     Over a finite data set later passes add to the coefficients of centres already there.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
     """
 
     kernel: Kernel
