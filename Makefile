@@ -51,10 +51,11 @@ wheel: $(READY) ## build the wheel, and try it in an environment of its own
 		"$$(clean/bin/python -c 'from dualembed.examples import TRANSITIONS; print(TRANSITIONS)')" \
 		--state stock,demand --reward profit --episode shop --discount 0.95 --out wheel/model.dualembed
 
-lint: $(READY) ## check style, format and types
+lint: $(READY) ## check style, format, types and public docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.docstrings
 
 format: $(READY) ## put the code into the house format, repair what can be repaired, and index the tasks
 	$(BIN)/python -c 'from dualembed.estimators.registry import write_index; write_index()'
