@@ -11,9 +11,9 @@ import pytest
 from pyarrow import csv, feather
 from tests.cli.tables import LINEAR, ROWS, Shown, columns, document, refusal
 
-from dualembed.cli import inputs, main
+from dualembed.cli import main
 from dualembed.data import read_table
-from dualembed.estimators import coding, diagnostics
+from dualembed.estimators import diagnostics
 from dualembed.report import facts
 from dualembed.saving import load
 
@@ -77,7 +77,6 @@ def test_a_bad_cell_among_numbers_is_named_and_not_made_a_category(tmp_path: Pat
 
 
 def test_text_of_many_values_is_refused(tmp_path: Path, capsys: Shown) -> None:
-    assert inputs.LEVELS == coding.MOST_LEVELS
     table = written(tmp_path, note=np.array([f"note {row}" for row in range(ROWS)]))
     assert fit(table, "iv", "--x", "price,note", "--y", "sales") == 2
     assert "at most 64 categories, but the column 'note' holds 400 different ones, the first 'note 0'" in refusal(

@@ -17,7 +17,7 @@ from tests.cli.tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, r
 
 from dualembed import saving
 from dualembed.cli import main
-from dualembed.cli.tasks import known_tasks
+from dualembed.cli.options import known_tasks
 from dualembed.data import read_table, write_table
 from dualembed.estimators import PolicyEvaluator
 

@@ -9,7 +9,7 @@ import pytest
 
 from dualembed import estimators
 from dualembed.answers import Task
-from dualembed.cli.tasks import known_tasks
+from dualembed.cli.options import known_tasks
 from dualembed.data.roles import ROLES
 from dualembed.estimators.registry import INDEX, index_text
 

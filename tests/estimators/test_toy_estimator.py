@@ -15,8 +15,8 @@ from sklearn.base import clone
 import dualembed as de
 from dualembed.answers import Setting, Task
 from dualembed.cli import main
+from dualembed.data.frames import vector
 from dualembed.estimators.registry import ESTIMATORS, register
-from dualembed.estimators.rows import vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.transitions import TransitionEstimator
 

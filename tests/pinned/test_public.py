@@ -8,7 +8,7 @@ import json
 import pytest
 from tests.pinned.make import KEYS, NAMES, TASKS, keys_of_fit, parameters
 
-from dualembed.cli import tasks
+from dualembed.cli.options import known_tasks
 
 NAMED = json.loads(NAMES.read_text(encoding="utf-8"))
 PRINTED = json.loads(KEYS.read_text(encoding="utf-8"))["keys"]
@@ -35,4 +35,4 @@ def test_the_document_of_a_fit_has_all_its_keys(task: str) -> None:
 
 
 def test_every_task_is_recorded() -> None:
-    assert set(tasks.known_tasks()) == set(TASKS) == set(PRINTED)
+    assert set(known_tasks()) == set(TASKS) == set(PRINTED)

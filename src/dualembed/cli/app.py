@@ -15,10 +15,9 @@ from dualembed import __version__
 from dualembed.cli.ask import ask
 from dualembed.cli.bench import bench
 from dualembed.cli.fit import fit_command
-from dualembed.cli.pages import FitCommand
+from dualembed.cli.options import FitCommand, load_plug_in
 from dualembed.cli.reproduce import reproduce
 from dualembed.cli.saved import info, predict, score
-from dualembed.cli.tasks import load_plug_in
 
 
 def _version(wanted: bool) -> None:

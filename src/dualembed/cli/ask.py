@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dualembed.answers import Answer, Question, Task
-    from dualembed.cli.roles import Columns
+    from dualembed.data.columns import Columns
 
 _HELP = "\n\n".join(
     [
@@ -228,9 +228,9 @@ class Reader:
 
     def table(self, path: Path) -> pa.Table:
         """A table with the model's columns, without rows that lack some, where these are to be dropped."""
-        from dualembed.cli.inputs import complete
         from dualembed.cli.saved import check_columns
         from dualembed.data.io import read_table
+        from dualembed.data.table import complete
 
         whole = read_table(path)
         check_columns(self.columns, whole.column_names, self.path)
@@ -238,7 +238,7 @@ class Reader:
 
     def arguments(self, table: pa.Table) -> dict[str, Any]:
         """What the table holds, by the names of the model's arguments."""
-        from dualembed.cli.inputs import arguments
+        from dualembed.data.table import arguments
 
         categories = [name for name, column in self.known.items() if column.levels]
         return arguments(table, self.columns, self.task.asks, categories=categories)

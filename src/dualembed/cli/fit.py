@@ -14,12 +14,13 @@ from warnings import catch_warnings, simplefilter
 import typer
 
 from dualembed.answers.task import Task
-from dualembed.cli import options, pages
-from dualembed.cli.tasks import estimator_of, known_tasks, option_of, task_named
+from dualembed.cli import options
+from dualembed.cli.options import estimator_of, general, known_tasks, option_of, task_named
 from dualembed.data.roles import ROLES
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
+ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ def fit_command() -> Callable[..., None]:
         _run(order, as_json=given["as_json"])
 
     fit.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]
-    fit.__doc__ = pages.general()
+    fit.__doc__ = general()
     return fit
 
 
@@ -125,11 +126,10 @@ def _check(order: Order) -> None:
     """Raise where the order cannot be carried out, as far as that can be known before the table is read."""
     from dualembed.checks import InputError
     from dualembed.cli.places import check_writable
-    from dualembed.cli.roles import check_options
     from dualembed.data.io import check_there
 
     task = task_named(order.name)
-    check_options(task, order.columns)
+    _check_options(task, order.columns)
     _check_settings(task, order)
     check_there(order.table.expanduser())
     check_writable("--out", order.out, order.table)
@@ -137,6 +137,34 @@ def _check(order: Order) -> None:
         if order.report.suffix.lower() not in (".html", ".htm"):
             raise InputError(f"--report {order.report} must end in .html, since it is a page for a browser")
         check_writable("--report", order.report, order.table, order.out)
+
+
+def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
+    """Raise where an option for columns is given that the task has no use for."""
+    from dualembed.checks import InputError
+
+    words = {role.word: role for role in task.roles}
+    idle = [word for word, spec in given.items() if spec is not None and word not in words]
+    if idle:
+        used = ", ".join(role.option for role in task.roles)
+        raise InputError(f"{option_of(idle[0])} has no use in {task.name}, whose columns are {used}; leave it out")
+    for word, spec in given.items():
+        if spec is not None and not spec.strip() and words[word].name in task.needs:
+            raise InputError(f"{words[word].option} is empty, but {task.name} needs it; name its columns")
+
+
+def _forgotten(task: Task, given: Mapping[str, str | None], columns: Mapping[str, Any], table: Any) -> list[str]:
+    """What a table seems to say that no option asks for, in plain words; an empty option is not for getting it."""
+    if "terminated" not in task.takes or "terminated" in columns or given.get("terminated") is not None:
+        return []
+    used = {name for own in columns.values() for name in own}
+    named = [name for name in table.column_names if any(word in name.lower() for word in ENDINGS)]
+    found = [name for name in named if name not in used and set(table[name].unique().to_pylist()) == {0, 1}]
+    return [
+        f"the column {name!r} is not used; if it is 1 where nothing follows, give --terminated {shlex.quote(name)}: "
+        "without it rewards are expected beyond the end"
+        for name in found[:1]
+    ]
 
 
 def _check_settings(task: Task, order: Order) -> None:
@@ -196,12 +224,12 @@ class Given:
 
 def _read(order: Order) -> Given:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
-    from dualembed.cli.inputs import arguments, categories_in, check_varying, complete
-    from dualembed.cli.roles import columns_by_role, forgotten
     from dualembed.data import read_table
+    from dualembed.data.columns import columns_by_role
+    from dualembed.data.table import arguments, categories_in, check_varying, complete
 
     whole = read_table(order.table)
-    columns = columns_by_role(order.task, order.columns, whole.column_names)
+    columns = columns_by_role(order.task.roles, order.columns, whole.column_names, needs=order.task.needs)
     table, dropped = complete(whole, columns, drop=order.drop_missing)
     check_varying(table, columns)
     categories = categories_in(table, columns, order.categories)
@@ -211,15 +239,15 @@ def _read(order: Order) -> Given:
         if setting.condition:
             text = settings[setting.name]
             settings[setting.name] = _condition(text, columns["state"], data["states"], setting.option)
-    worries = forgotten(order.task, order.columns, columns, whole)
+    worries = _forgotten(order.task, order.columns, columns, whole)
     return Given(table, dropped, columns, categories, data, settings, worries)
 
 
 def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
     """(the fitted model, what there is to say of it)."""
     from dualembed.cli.answers import found_by
-    from dualembed.cli.inputs import fingerprint
     from dualembed.cli.places import working
+    from dualembed.data.table import fingerprint
     from dualembed.estimators.diagnostics import TrustWarning
 
     model = _estimator(order, given.settings)
@@ -229,7 +257,7 @@ def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
         model.fit(**given.data)
     worries = (*model.diagnostics_.warnings, *given.worries)
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=worries)
-    model.columns_, model.fingerprint_ = given.columns, fingerprint(given.table, given.columns, order.task)
+    model.columns_, model.fingerprint_ = given.columns, fingerprint(given.table, given.columns, order.task.needs)
     return model, {
         "task": order.name,
         "table": str(order.table),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dualembed.answers import Task
-    from dualembed.cli.roles import Columns
+    from dualembed.data.columns import Columns
 
 PREDICTED = ("prediction", "stderr", "lower", "upper")
 
@@ -44,8 +44,7 @@ def predict(
     from dualembed.cli.interrupts import ending_at_once
     from dualembed.cli.places import check_ending, check_writable, working
     from dualembed.cli.printing import counted, print_json
-    from dualembed.cli.streaming import change_table
-    from dualembed.data.io import WRITABLE, check_there
+    from dualembed.data.io import WRITABLE, change_table, check_there
 
     check_there(table.expanduser())
     check_ending("--out", out, WRITABLE)
@@ -83,8 +82,8 @@ def _with_predictions(
     import pyarrow as pa
 
     from dualembed.checks import InputError
-    from dualembed.cli.inputs import arguments, complete
     from dualembed.data.columns import missing_rows
+    from dualembed.data.table import arguments, complete
 
     check_columns(columns, table.column_names, source)
     for name in _added(model):
@@ -132,11 +131,11 @@ def score(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.inputs import arguments, complete, fingerprint
     from dualembed.cli.interrupts import ending_at_once
     from dualembed.cli.places import working
     from dualembed.cli.printing import print_json
     from dualembed.data.io import check_there, read_table
+    from dualembed.data.table import arguments, complete, fingerprint
 
     check_there(table.expanduser())
     with working("Scoring"), ending_at_once():
@@ -153,7 +152,7 @@ def score(
             "dropped": dropped,
             "error": {"what": task.error, "value": error.value, "stderr": error.stderr},
             "consistency": _consistency(fitted, given),
-            "fitted_to_these_rows": fingerprint(kept, columns, task) == getattr(fitted, "fingerprint_", None),
+            "fitted_to_these_rows": fingerprint(kept, columns, task.needs) == getattr(fitted, "fingerprint_", None),
         }
     if as_json:
         print_json(found)
@@ -262,8 +261,8 @@ def _column_names(described: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _print_info(path: str, found: Mapping[str, Any]) -> None:
     from dualembed.cli.answers import columns_in_words, error_in_words
+    from dualembed.cli.options import task_named
     from dualembed.cli.printing import counted, print_table
-    from dualembed.cli.tasks import task_named
 
     what = f"{found['task']}: {task_named(found['task']).line}" if found["task"] else found["estimator"]
     typer.echo(f"{path}\n{what}")

@@ -1,18 +1,20 @@
-"""Columns of a table: chosen by name or by the start of their names, and read as numbers."""
+"""Columns of a table: chosen by name, by the start of their names or by role, and read as numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dualembed.checks import InputError, nearest, some
+from dualembed.data.roles import ROLES, Role
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Columns = dict[str, list[str]]
 PIECE = re.compile(r'\s*"(?:[^"]|"")*"\s*(?=,|$)|[^,]*')  # one in double quotes, or up to the next comma
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 WAY_OUT = "fill them, or drop these rows with --drop-missing"
@@ -51,6 +53,34 @@ def _pieces(spec: str) -> list[str]:
         found.append(match[0] if match else "")
         start += len(found[-1]) + 1
     return found
+
+
+def columns_by_role(
+    roles: Sequence[Role], options: Mapping[str, str | None], names: Sequence[str], *, needs: Collection[str]
+) -> Columns:
+    """The columns of each of these roles that the table has columns of; refused where one of those it `needs` has none.
+
+    An option that is left out stands for columns of well-known names: state, or state_* for several, and likewise for
+    the others; what follows has the names of what it follows with next_ before them. An empty option is for none.
+    """
+    columns: Columns = {}
+    for role in roles:
+        spec, taken = options.get(role.word), [name for own in columns.values() for name in own]
+        if spec is None:
+            found = _well_known(role, columns, names)
+        else:
+            found = select_columns(names, spec, role.option, taken=taken) if spec.strip() else []
+        if not found and role.name in needs:
+            _refuse_missing(role, columns, names)
+        if len(found) > 1 and not role.several:
+            raise InputError(f"{role.option} must be one column, not {len(found)} ({some(found)}); name one")
+        if found:
+            columns[role.word] = found
+    for role in roles:
+        if role.follows is not None and role.word in columns:
+            before = ROLES[role.follows]
+            columns[role.word] = _paired(columns[before.word], columns[role.word], before, role)
+    return columns
 
 
 def to_numbers(table: pa.Table, name: str, option: str) -> np.ndarray:
@@ -205,3 +235,45 @@ def _check_finite(values: np.ndarray, name: str, option: str) -> None:
             f"{option} needs finite numbers, but the column {name!r} is infinite in {infinite.sum()} of "
             f"{len(values)} rows, the first in data row {np.argmax(infinite) + 1}; remove these rows"
         )
+
+
+def _well_known(role: Role, columns: Columns, names: Sequence[str]) -> list[str]:
+    """The columns that have the names expected for this meaning, none where there are none."""
+    if role.follows is not None:
+        found = _next_names(role, columns)
+        return found if all(name in names for name in found) else []
+    if role.word in names:
+        return [role.word]
+    several = role.several and any(name.startswith(f"{role.word}_") for name in names)
+    return select_columns(names, f"{role.word}_*", role.option) if several else []
+
+
+def _next_names(role: Role, columns: Columns) -> list[str]:
+    """The names that columns have which follow others."""
+    return [f"next_{name}" for name in columns[ROLES[role.follows or ""].word]]
+
+
+def _refuse_missing(role: Role, columns: Columns, names: Sequence[str]) -> NoReturn:
+    absent = role.word
+    if role.follows is not None:
+        absent = next(name for name in _next_names(role, columns) if name not in names)
+    others = f" (nor any {role.word}_...)" if role.several and role.follows is None else ""
+    taken = {name for own in columns.values() for name in own}
+    raise InputError(
+        f"the table has no column {absent!r}{others}, so {role.option} must name what it has instead (there are "
+        f"{some(names)}){nearest(absent, [name for name in names if name not in taken])}"
+    )
+
+
+def _paired(before: list[str], following: list[str], first: Role, second: Role) -> list[str]:
+    """The columns that follow, each in the place of the one that it follows; by name, where the names tell."""
+    if len(before) != len(following):
+        raise InputError(
+            f"{second.option} must have a column for each of {first.option}, but there are {len(following)} "
+            f"({some(following)}) for {len(before)} ({some(before)})"
+        )
+    both = [name for name in following if name in before]
+    if both:
+        raise InputError(f"the column {both[0]!r} is named by {first.option} and by {second.option}; name others")
+    named = [f"next_{name}" for name in before]
+    return named if set(named) == set(following) else following

@@ -8,15 +8,17 @@ want to be asked otherwise: for many states or for one, for probabilities or for
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from dualembed import checks
 
+if TYPE_CHECKING:
+    import jax
+
 PolicyFunction = Callable[[Any], Any]
-Sampler = Callable[[jax.Array, np.ndarray], Any]
+Sampler = Callable[[Any, np.ndarray], Any]  # (key, states) to actions
 
 TOLERANCE = 1e-5  # by which probabilities may miss 1: float32 policies sum to one no better
 FORMS = "probabilities (n, A) or actions (n,) for states (n, d), or one action for one state (d,)"
@@ -132,10 +134,13 @@ def sampled_actions(
 ) -> dict[str, np.ndarray]:
     """The columns next_action (n, draws, a) and next_probability (n, draws) from draws of a continuous policy.
 
+    >>> import jax
     >>> columns = sampled_actions(0, lambda key, s: s + jax.random.normal(key, s.shape), [0.0, 1.0, 2.0], draws=4)
     >>> columns["next_action"].shape, columns["next_probability"].shape
     ((3, 4, 1), (3, 4))
     """
+    import jax
+
     checks.count("draws", draws)
     states = state_rows(next_states, name="next_states")
     _check_callable("the policy", policy, "a key and states (n, d) to actions (n, a)")

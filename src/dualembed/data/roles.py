@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+MOST_LEVELS = 64  # of a category
+
 
 class Kind(enum.Enum):
     """What the columns of a role hold."""

@@ -8,12 +8,13 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
+from dualembed.data.coding import Coding, coding_of
+from dualembed.data.frames import starts, steps, vector
 from dualembed.data.policies import TOLERANCE, GaussianPolicy
-from dualembed.estimators.coding import MOST_LEVELS, Coding, coding_of
+from dualembed.data.roles import MOST_LEVELS
 from dualembed.estimators.diagnostics import seldom_done
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import out_of_order
-from dualembed.estimators.rows import starts, steps, vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator

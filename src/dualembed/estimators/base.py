@@ -20,14 +20,14 @@ from dualembed import checks
 from dualembed.answers import Answer, Question, Task
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
+from dualembed.data.coding import Coding
+from dualembed.data.frames import is_flat, names_of
 from dualembed.estimates import Estimate, check_level
-from dualembed.estimators.coding import Coding
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.registry import register
 from dualembed.estimators.signatures import Data, adopt, takes_context, takes_data, takes_inputs
 from dualembed.estimators.solved import Headline, Solved
-from dualembed.estimators.tables import is_flat, names_of
 from dualembed.linear.functional import Functional
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.spread import Spread

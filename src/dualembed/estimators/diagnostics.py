@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed import checks
-from dualembed.estimators.coding import Coding
+from dualembed.data.coding import Coding
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection import HeldOut

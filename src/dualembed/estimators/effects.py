@@ -12,9 +12,9 @@ from dualembed import checks
 from dualembed.answers import Question
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
+from dualembed.data.coding import Coding, Column
+from dualembed.data.frames import levels_of
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, Column
-from dualembed.estimators.tables import levels_of
 from dualembed.linear.fit import nearest, reach_of
 from dualembed.selection.rows import deviations
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Setting, Task
-from dualembed.estimators.rows import vector
+from dualembed.data.frames import is_flat, vector
 from dualembed.estimators.signatures import Data
-from dualembed.estimators.tables import is_flat
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
 from dualembed.sources import Dataset

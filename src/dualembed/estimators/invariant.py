@@ -13,13 +13,12 @@ from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
 from dualembed.answers import Question, Task
+from dualembed.data.coding import Coding, coding_of
+from dualembed.data.frames import columns_of, headings, lacking, places, target
 from dualembed.estimators.base import Estimator, refuse_flat
-from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.fitting import values
-from dualembed.estimators.rows import lacking, places, target
 from dualembed.estimators.signatures import Data, takes_inputs
-from dualembed.estimators.tables import columns_of, headings
 from dualembed.linear.spread import Spread
 from dualembed.problems import Invariance
 from dualembed.sources import Dataset

@@ -13,13 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Question, Task
+from dualembed.data.coding import Coding, coding_of
+from dualembed.data.frames import headings, labels_of, target
 from dualembed.estimators.base import refuse_flat
-from dualembed.estimators.coding import Coding, coding_of
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
 from dualembed.estimators.effects import Effects, RowSample
-from dualembed.estimators.rows import labels_of, target
 from dualembed.estimators.signatures import Data
-from dualembed.estimators.tables import headings
 from dualembed.problems import InstrumentalVariables
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dualembed.answers import Task
+from dualembed.data.frames import vector
 from dualembed.data.policies import numbers
-from dualembed.estimators.rows import vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import FirstExit

@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
+from dualembed.data.frames import starts, vector
 from dualembed.data.propensities import overlap as overlap_of
 from dualembed.estimates import Estimate
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import Returns, out_of_order
-from dualembed.estimators.rows import starts, vector
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator

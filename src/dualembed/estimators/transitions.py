@@ -10,10 +10,10 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Question, Setting
+from dualembed.data.coding import Coding, Column, coding_of
+from dualembed.data.frames import labels_of
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.coding import Coding, Column, coding_of
 from dualembed.estimators.diagnostics import dead_ends
-from dualembed.estimators.rows import labels_of
 from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
 from dualembed.linear.fit import nearest

@@ -57,7 +57,7 @@ PARTS: dict[str, dict[str, str]] = {
     },
     "estimators": {
         "estimators.base": "Selection",
-        "estimators.coding": "Coding Column",
+        "data.coding": "Coding Column",
         "estimators.diagnostics": "Diagnostics FirstStage",
         "estimators.fitting": "Fit Recipe",
         "estimators.returns": "Returns",

@@ -1,4 +1,4 @@
-"""From a table in Arrow to what an estimator's methods are given."""
+"""Tables in Arrow, whose columns have roles, as what an estimator's methods are given."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dualembed.answers.task import Task
 from dualembed.checks import InputError, some
-from dualembed.cli.roles import Columns
-from dualembed.data.columns import missing_rows, names_categories, select_columns, to_numbers
-from dualembed.data.roles import ROLES, Kind, Role
+from dualembed.data.columns import Columns, missing_rows, names_categories, select_columns, to_numbers
+from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 # What a function depends on, in their own names.
 FEATURES = tuple(ROLES[name] for name in ("states", "X", "instruments", "controls"))
-LEVELS = 64  # of a category, as many as the estimators take
 
 
 def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[str]:
@@ -39,10 +36,10 @@ def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[s
 def _check_few(table: pa.Table, name: str, option: str) -> None:
     """Raise where a column of text has too many different values for categories."""
     levels = list(dict.fromkeys(_labels(table, name).tolist()))
-    if len(levels) > LEVELS:
+    if len(levels) > MOST_LEVELS:
         raise InputError(
-            f"{option} needs numbers or at most {LEVELS} categories, but the column {name!r} holds {len(levels):,} "
-            f"different ones, the first {levels[0]!r}; group the rare ones or name another column"
+            f"{option} needs numbers or at most {MOST_LEVELS} categories, but the column {name!r} holds "
+            f"{len(levels):,} different ones, the first {levels[0]!r}; group the rare ones or name another column"
         )
 
 
@@ -102,10 +99,10 @@ def check_varying(table: pa.Table, columns: Columns) -> None:
             )
 
 
-def fingerprint(table: pa.Table, columns: Columns, task: Task) -> str:
+def fingerprint(table: pa.Table, columns: Columns, roles: Sequence[str]) -> str:
     """A short text that two tables share only if they have the same numbers in the columns that are fitted to."""
     digest = hashlib.sha256()
-    for role in task.needs:
+    for role in roles:
         for name in columns.get(ROLES[role].word, ()):
             values = _labels(table, name)
             digest.update(repr(values.tolist()).encode() if values.dtype.kind == "O" else values.tobytes())

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import dualembed as de
-from dualembed.estimators.coding import MOST_LEVELS, coding_of
+from dualembed.data.coding import coding_of
+from dualembed.data.roles import MOST_LEVELS
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.estimators.tables import columns_of, headings, kind_of, levels_of, names_of
+from dualembed.data.frames import columns_of, headings, kind_of, levels_of, names_of
+from dualembed.data.roles import MOST_LEVELS
 
-MOST_LEVELS = 64  # of a category
 SAME = 1e-6  # difference of two numbers, in their unit, below which it is rounding
 
 
