@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
-from dualembed.kernels.base import check_single
 from dualembed.links import Legendre
 from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction
@@ -69,7 +68,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         for name in ("penalty", "embedding_penalty"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name), "leave it out to have it chosen by cross-validation")
-                check_single(name, getattr(self, name))
+                checks.single(name, getattr(self, name))
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         check_smooth(self.loss)
         for name in ("folds", "cap", "size"):

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.kernels.base import check_single
 from dualembed.linear.moments import pseudo_inverse
 from dualembed.linear.sums import gather, gather_moments
 from dualembed.links import Direct
@@ -57,7 +56,7 @@ class LSTD(Solver):
 
     def __check_init__(self) -> None:
         checks.not_negative("ridge", self.ridge)
-        check_single("ridge", self.ridge)
+        checks.single("ridge", self.ridge)
         checks.instance("weighted", self.weighted, bool)
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
@@ -158,7 +157,7 @@ class BatchSAA(Solver):
 
     def __check_init__(self) -> None:
         checks.positive("tolerance", self.tolerance)
-        check_single("tolerance", self.tolerance)
+        checks.single("tolerance", self.tolerance)
         checks.count("steps", self.steps)
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:

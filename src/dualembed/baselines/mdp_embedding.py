@@ -20,7 +20,6 @@ import numpy as np
 from dualembed import checks, compilation
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Kernel
-from dualembed.kernels.base import check_single
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.problems import PolicyEvaluation
@@ -423,7 +422,7 @@ def check_penalty(penalty: Any) -> None:
     """Raise unless the embedding's penalty is one positive number or left out."""
     if penalty is not None:
         checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
-        check_single("penalty", penalty)
+        checks.single("penalty", penalty)
 
 
 def _seed(key: jax.Array) -> int:

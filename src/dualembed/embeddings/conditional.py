@@ -23,7 +23,6 @@ from dualembed.embeddings.samples import (
     values_of,
 )
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
-from dualembed.kernels.base import check_single
 from dualembed.spaces.base import Function, Layout
 from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.linear import LinearFunction, LinearSpace
@@ -75,7 +74,7 @@ class ConditionalEmbedding(eqx.Module):
         check_equal(x=x, z=z)
         if penalty is not None:
             checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
-            check_single("penalty", penalty)
+            checks.single("penalty", penalty)
         checks.count("seed", seed, at_least=0)
         scales = np.ones(len(x)) if weights is None else np.sqrt(importance_of(weights, len(x)))
         choose = LeaveOneOut(z, scales, target_kernel, seed)

@@ -279,7 +279,7 @@ class Scaled(Kernel):
     def __check_init__(self) -> None:
         _check_parts(self.kernel)
         checks.positive("a kernel's amplitude", self.amplitude)
-        check_single("a kernel's amplitude", self.amplitude)
+        checks.single("a kernel's amplitude", self.amplitude)
 
     def gram(self, x: Any, z: Any) -> Any:
         values = self.kernel.gram(x, z)
@@ -461,9 +461,3 @@ def check_positive(kernel: Kernel, *names: str) -> None:
             raise checks.InputError(
                 f"{label} must be one number or one for each coordinate, but its shape is {np.shape(value)}"
             )
-
-
-def check_single(name: str, value: Any) -> None:
-    """Raise unless the hyper-parameter is one number."""
-    if np.ndim(value) != 0:
-        raise checks.InputError(f"{name} must be one number, but its shape is {np.shape(value)}")

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.kernels.base import Kernel, Parameter, aligned, check_positive, check_single, parameter
+from dualembed.kernels.base import Kernel, Parameter, aligned, check_positive, parameter
 from dualembed.kernels.stationary import Gaussian
 from dualembed.samplers import key_of
 
@@ -193,7 +193,7 @@ class ProbabilityProduct(Kernel):
 
     def __check_init__(self) -> None:
         check_positive(self, "noise", "power")
-        check_single("ProbabilityProduct's power", self.power)
+        checks.single("ProbabilityProduct's power", self.power)
 
     @property
     def gaussian(self) -> Gaussian:

@@ -14,7 +14,6 @@ from dualembed.kernels.base import (
     aligned,
     angle,
     check_positive,
-    check_single,
     inner_products,
     parameter,
 )
@@ -44,7 +43,7 @@ class Polynomial(Kernel):
     def __check_init__(self) -> None:
         checks.count("Polynomial's degree", self.degree)
         checks.not_negative("Polynomial's offset", self.offset)
-        check_single("Polynomial's offset", self.offset)
+        checks.single("Polynomial's offset", self.offset)
         check_positive(self, "scale")
 
     def gram(self, x: Any, z: Any) -> Any:
@@ -85,7 +84,7 @@ class ArcCosine(Kernel):
         if isinstance(self.degree, bool) or self.degree not in (0, 1, 2):
             raise checks.InputError(f"ArcCosine's degree must be 0, 1 or 2, not {self.degree!r}")
         check_positive(self, "bandwidth", "bias")
-        check_single("ArcCosine's bias", self.bias)
+        checks.single("ArcCosine's bias", self.bias)
 
     def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
@@ -124,7 +123,7 @@ class ArcSine(Kernel):
 
     def __check_init__(self) -> None:
         check_positive(self, "bandwidth", "bias")
-        check_single("ArcSine's bias", self.bias)
+        checks.single("ArcSine's bias", self.bias)
 
     def gram(self, x: Any, z: Any) -> Any:
         xp, x, z = aligned(self, x, z)
