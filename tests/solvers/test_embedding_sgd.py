@@ -13,10 +13,20 @@ import optax
 import pytest
 
 import dualembed as de
-from dualembed import kernels, losses, problems, schedules, solvers, sources, spaces
+from dualembed import baselines, control, kernels, losses, problems, schedules, solvers, sources, spaces
 from dualembed.checks import InputError
 
 GAUSSIAN = kernels.Gaussian(0.5)
+STOCHASTIC = [
+    baselines.ResidualGradient,
+    baselines.DoubleSampling,
+    baselines.VirtualSamples,
+    baselines.SCGD,
+    baselines.TD0,
+    baselines.TDC,
+    baselines.GTD2,
+    control.QLearning,
+]
 
 
 def blurred(key: jax.Array) -> dict[str, jax.Array]:
@@ -286,3 +296,15 @@ def test_integer_terms_and_a_function_used_in_another_precision_are_fine() -> No
         single = np.asarray(result.primal([0.0, 1.0]))
         with jax.enable_x64(True):
             np.testing.assert_allclose(result.primal([0.0, 1.0]), single, rtol=1e-4, atol=1e-6)
+
+
+def test_a_solver_without_settings_has_some_that_learn() -> None:
+    result = de.solve(0, saddle(rows(400)), solvers.EmbeddingSGD())
+    x = np.linspace(-0.8, 0.8, 9)
+    assert result.steps == 2000
+    np.testing.assert_allclose(result.primal(x), np.sin(3 * x), atol=0.25)
+
+
+@pytest.mark.parametrize("kind", [solvers.CentredEmbeddingSGD, *STOCHASTIC], ids=lambda kind: kind.__name__)
+def test_steps_have_one_default(kind: Any) -> None:
+    assert kind().steps == solvers.EmbeddingSGD().steps

@@ -42,7 +42,7 @@ class ResidualGradient(StochasticSolver):
     title: ClassVar[str] = "residual gradient"
     has_dual: ClassVar[bool] = False
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
@@ -72,7 +72,7 @@ class DoubleSampling(StochasticSolver):
     title: ClassVar[str] = "double sampling"
     has_dual: ClassVar[bool] = False
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
@@ -113,7 +113,7 @@ class VirtualSamples(StochasticSolver):
     title: ClassVar[str] = "SGD on virtual samples"
     has_dual: ClassVar[bool] = False
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
@@ -150,7 +150,7 @@ class SCGD(StochasticSolver):
 
     title: ClassVar[str] = "SCGD"
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: Power(1.0, 0.75))
     dual_step: Schedule | None = eqx.field(default_factory=lambda: Power(1.0, 0.5))

@@ -35,7 +35,7 @@ class TD0(StochasticSolver):
     title: ClassVar[str] = "TD(0)"
     has_dual: ClassVar[bool] = False
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
@@ -63,7 +63,7 @@ class TDC(StochasticSolver):
 
     title: ClassVar[str] = "TDC"
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
@@ -97,7 +97,7 @@ class GTD2(StochasticSolver):
 
     title: ClassVar[str] = "GTD2"
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None

@@ -286,7 +286,7 @@ class QLearning(StochasticSolver):
 
     title: ClassVar[str] = "Q-learning"
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None

@@ -32,7 +32,7 @@ class EmbeddingSGD(StochasticSolver):
 
     title: ClassVar[str] = "Embedding-SGD"
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
@@ -78,7 +78,7 @@ class CentredEmbeddingSGD(StochasticSolver):
 
     title: ClassVar[str] = "centred Embedding-SGD"
 
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(default=2000, static=True)
     batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
     dual_step: Schedule | None = None
