@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dualembed.cli import main
-from dualembed.cli.bench import BENCHES, KEYS
+from dualembed.cli.experiments import BENCHES, KEYS
 
 HEAVY = ("jax", "numpy", "scipy", "matplotlib", "equinox", "optax")
 

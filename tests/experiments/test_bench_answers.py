@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dualembed.cli import main
-from dualembed.cli.bench import KEYS
+from dualembed.cli.experiments import KEYS
 from dualembed.estimates import Estimate
 from dualembed.experiments import bench_answers, bench_logs, bench_peers
 from dualembed.experiments.bench_answers import CASES, run_case

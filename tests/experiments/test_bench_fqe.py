@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dualembed.checks import InputError
-from dualembed.cli.bench import KEYS
+from dualembed.cli.experiments import KEYS
 from dualembed.experiments import bench_fqe
 from dualembed.progress import track
 

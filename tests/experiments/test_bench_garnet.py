@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualembed.cli.bench import KEYS
+from dualembed.cli.experiments import KEYS
 from dualembed.experiments import bench_answers, bench_garnet, bench_lines, bench_peers
 from dualembed.experiments.bench_garnet import OnGarnet, Process, process
 from dualembed.experiments.bench_logs import Choice

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-SUCCESS, BAD_INPUT, INTERRUPTED = 0, 2, 130
+SUCCESS, BAD_INPUT = 0, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on the arguments (default: the process's own) and return its exit code."""
-    from dualembed.cli.interrupts import NOTHING, Stopped
+    from dualembed.cli.console import INTERRUPTED, NOTHING, Stopped
 
     try:
         outcome = _run(arguments)
@@ -32,12 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> Any:
     """What the command gives back."""
-    from dualembed.cli import interrupts
+    from dualembed.cli import console
     from dualembed.cli.app import command
 
-    interrupts.own_process = arguments is None
+    console.own_process = arguments is None
     outcome = command(arguments).main(arguments, prog_name="dualembed", standalone_mode=False)
-    if outcome == INTERRUPTED:  # which Typer makes of Ctrl-C
+    if outcome == console.INTERRUPTED:  # which Typer makes of Ctrl-C
         raise KeyboardInterrupt
     return outcome
 

@@ -11,8 +11,8 @@ import typer
 from dualembed.answers import Answer, Verdict
 from dualembed.answers.answer import meaning
 from dualembed.answers.task import Task
+from dualembed.cli.console import counted, give_or_take, number, print_table
 from dualembed.cli.options import known_tasks
-from dualembed.cli.printing import counted, give_or_take, number, print_table
 from dualembed.estimates import Estimate
 from dualembed.estimators.returns import WHOLE
 from dualembed.plot.surface import Surface, function_surface

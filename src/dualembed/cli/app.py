@@ -13,10 +13,9 @@ import typer
 
 from dualembed import __version__
 from dualembed.cli.ask import ask
-from dualembed.cli.bench import bench
+from dualembed.cli.experiments import bench, reproduce
 from dualembed.cli.fit import fit_command
 from dualembed.cli.options import FitCommand, load_plug_in
-from dualembed.cli.reproduce import reproduce
 from dualembed.cli.saved import info, predict, score
 
 

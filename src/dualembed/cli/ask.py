@@ -74,9 +74,7 @@ def ask(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.interrupts import ending_at_once
-    from dualembed.cli.places import working
-    from dualembed.cli.printing import print_json
+    from dualembed.cli.console import ending_at_once, print_json, working
     from dualembed.cli.saved import loaded
     from dualembed.data.io import check_there
 
@@ -179,7 +177,7 @@ def _show(found: Mapping[str, Any]) -> None:
 def _in_words(answer: Mapping[str, Any]) -> str:
     import math
 
-    from dualembed.cli.printing import give_or_take, number
+    from dualembed.cli.console import give_or_take, number
 
     if not math.isfinite(answer["stderr"]):
         return f"{number(answer['value'])}, with an error that the data cannot tell"
@@ -217,7 +215,7 @@ class Reader:
 
     def questions(self, places: Sequence[str], points: Path | None = None, option: str = "--at") -> list[Question]:
         """One question for each place, and one for the table."""
-        from dualembed.cli.printing import counted
+        from dualembed.cli.console import counted
 
         symbol = self.task.symbol
         tables = [(_table(self.known, each, option), f"{symbol} at {' '.join(each.split())}") for each in places]

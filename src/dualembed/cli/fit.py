@@ -125,7 +125,7 @@ def _named(text: str) -> Any:
 def _check(order: Order) -> None:
     """Raise where the order cannot be carried out, as far as that can be known before the table is read."""
     from dualembed.checks import InputError
-    from dualembed.cli.places import check_writable
+    from dualembed.cli.console import check_writable
     from dualembed.data.io import check_there
 
     task = task_named(order.name)
@@ -190,9 +190,7 @@ def _check_settings(task: Task, order: Order) -> None:
 
 
 def _run(order: Order, *, as_json: bool) -> None:
-    from dualembed.cli.interrupts import ending_at_once, saying
-    from dualembed.cli.places import working
-    from dualembed.cli.printing import print_json
+    from dualembed.cli.console import ending_at_once, print_json, saying, working
 
     with ending_at_once():
         with working(f"Reading {order.table}"):
@@ -246,7 +244,7 @@ def _read(order: Order) -> Given:
 def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
     """(the fitted model, what there is to say of it)."""
     from dualembed.cli.answers import found_by
-    from dualembed.cli.places import working
+    from dualembed.cli.console import working
     from dualembed.data.table import fingerprint
     from dualembed.estimators.diagnostics import TrustWarning
 
@@ -295,7 +293,7 @@ def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
 
 
 def _write(order: Order, model: Any, data: Mapping[str, Any]) -> None:
-    from dualembed.cli.interrupts import NOTHING, saying
+    from dualembed.cli.console import NOTHING, saying
     from dualembed.saving import save
 
     with saying(NOTHING):

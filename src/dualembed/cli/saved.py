@@ -41,9 +41,7 @@ def predict(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.interrupts import ending_at_once
-    from dualembed.cli.places import check_ending, check_writable, working
-    from dualembed.cli.printing import counted, print_json
+    from dualembed.cli.console import check_ending, check_writable, counted, ending_at_once, print_json, working
     from dualembed.data.io import WRITABLE, change_table, check_there
 
     check_there(table.expanduser())
@@ -131,9 +129,7 @@ def score(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.interrupts import ending_at_once
-    from dualembed.cli.places import working
-    from dualembed.cli.printing import print_json
+    from dualembed.cli.console import ending_at_once, print_json, working
     from dualembed.data.io import check_there, read_table
     from dualembed.data.table import arguments, complete, fingerprint
 
@@ -175,7 +171,7 @@ def _consistency(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print_score(found: Mapping[str, Any]) -> None:
-    from dualembed.cli.printing import counted, give_or_take
+    from dualembed.cli.console import counted, give_or_take
 
     error = found["error"]
     typer.echo(
@@ -200,8 +196,7 @@ _INFO = "\n\n".join(
 
 
 def info(model: options.Model, as_json: options.AsJson = False) -> None:
-    from dualembed.cli.interrupts import ending_at_once
-    from dualembed.cli.printing import print_json
+    from dualembed.cli.console import ending_at_once, print_json
     from dualembed.data.io import check_there
 
     path = model.expanduser()
@@ -261,8 +256,8 @@ def _column_names(described: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _print_info(path: str, found: Mapping[str, Any]) -> None:
     from dualembed.cli.answers import columns_in_words, error_in_words
+    from dualembed.cli.console import counted, print_table
     from dualembed.cli.options import task_named
-    from dualembed.cli.printing import counted, print_table
 
     what = f"{found['task']}: {task_named(found['task']).line}" if found["task"] else found["estimator"]
     typer.echo(f"{path}\n{what}")

@@ -1,16 +1,130 @@
-"""`dualembed bench`: side by side with rivals, on errors that are known exactly."""
+"""`dualembed reproduce` and `dualembed bench`: the paper's experiments, and comparisons with rivals on known errors."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
+import os
 from collections.abc import Iterable
-from typing import Annotated, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dualembed.experiments import NAMES
+
+if TYPE_CHECKING:
+    from dualembed.experiments.experiment import Experiment, Settings
+    from dualembed.experiments.run import Ledger
+
 _TRIALS, _QUICK_TRIALS = 10, 2
+_TRIALS_LEDGER, _SWEEP_LEDGER = "trials.jsonl", "sweep.jsonl"
+_JOBS = 4
+
+_REPRODUCE_HELP = "\n\n".join(
+    [
+        "Run an experiment; write results.json, figure.png and figure.pdf, and print the final table.",
+        "\b\nExperiments:\n" + "\n".join(f"  {name:<14}{line}" for name, line in NAMES.items()),
+        "Every method is run at the settings on record; --sweep chooses among those of its grid again and uses what "
+        "it finds. What has been computed is kept in DIR, in trials.jsonl and sweep.jsonl: an interrupted run goes on "
+        "where it stopped, and a finished one is drawn again at once.",
+        "\b\nExamples:\n"
+        "  dualembed reproduce illustration\n"
+        "  dualembed reproduce noisy --quick\n"
+        "  dualembed reproduce noisy --trials 10 --seed 1 --out results/noisy-1\n"
+        "  dualembed reproduce navigation --sweep",
+    ]
+)
+
+
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The experiment's name.", autocompletion=lambda: list(NAMES))
+    ],
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, help="Independent trials.", show_default=f"{_TRIALS}, or {_QUICK_TRIALS} with --quick"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seeds everything random.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in under a minute.")] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Choose all settings anew first; writes DIR/settings.json. Takes hours.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what DIR has of earlier runs.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes at a time.", show_default="one a core, at most 4")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the results.", show_default="results/NAME"),
+    ] = None,
+) -> None:
+    if name not in NAMES:
+        _refuse("experiment", name, NAMES)
+    from dualembed.cli.console import saying
+    from dualembed.files import folder_for_writing
+
+    # Before hours of work rather than after them.
+    folder = folder_for_writing(out if out is not None else Path("results") / name)
+    if fresh:
+        for ledger in (_TRIALS_LEDGER, _SWEEP_LEDGER):
+            (folder / ledger).unlink(missing_ok=True)
+    count = trials or (_QUICK_TRIALS if quick else _TRIALS)
+    workers = jobs or min(os.cpu_count() or 1, _JOBS)
+    stopped = f"stopped; what was computed is kept in {folder}, and the same command goes on from there"
+    with saying(stopped):
+        _reproduce(name, count, seed=seed, quick=quick, sweep=sweep, jobs=workers, folder=folder, stopped=stopped)
+
+
+reproduce.__doc__ = _REPRODUCE_HELP
+
+
+def _reproduce(
+    name: str, trials: int, *, seed: int, quick: bool, sweep: bool, jobs: int, folder: Path, stopped: str
+) -> None:
+    from rich.console import Console
+
+    from dualembed.cli.console import ending_at_once
+    from dualembed.progress import track
+
+    with ending_at_once(stopped):  # JAX comes with these, during whose import interrupts get lost, too
+        from dualembed.experiments.experiment import named
+        from dualembed.experiments.report import table, write
+        from dualembed.experiments.run import run
+
+        experiment = named(name)
+    chosen = _swept(experiment, quick=quick, jobs=jobs, folder=folder, stopped=stopped) if sweep else None
+    ledger = _ledger(folder / _TRIALS_LEDGER)
+    with ending_at_once(stopped):
+        report = run(
+            experiment, trials=trials, seed=seed, quick=quick, progress=track, ledger=ledger, chosen=chosen, jobs=jobs
+        )
+    results, figure = write(report, folder)
+    Console().print(table(report))
+    typer.echo(f"Wrote {results} and {figure}")
+
+
+def _swept(experiment: Experiment, *, quick: bool, jobs: int, folder: Path, stopped: str) -> dict[str, Settings]:
+    """The settings that the sweep chooses, written to the folder."""
+    from dualembed.cli.console import ending_at_once
+    from dualembed.experiments.sweep import sweep, write_settings
+    from dualembed.progress import track
+
+    ledger = _ledger(folder / _SWEEP_LEDGER)
+    with ending_at_once(stopped):
+        found = sweep(experiment, quick=quick, progress=track, ledger=ledger, jobs=jobs)
+    typer.echo(f"Wrote {write_settings(found, folder)}")
+    return found["chosen"]
+
+
+def _ledger(path: Path) -> Ledger:
+    from dualembed.experiments.run import Ledger
+
+    ledger = Ledger(path)
+    if len(ledger):
+        typer.echo(f"Going on with {path}; --fresh starts anew.")
+    return ledger
+
 
 # A benchmark is a function of a module, `bench(*, trials, seed, quick, progress)` where no other is named, which gives
 # dictionaries with the keys below and whatever else it has to say of a comparison. Naming it here imports nothing.
@@ -31,7 +145,7 @@ WITH_CASES = {"answers": 20, "fqe-worlds": 3}
 
 KEYS = ("bench", "case", "peer", "value", "unit", "ratio", "target")
 
-_HELP = "\n\n".join(
+_BENCH_HELP = "\n\n".join(
     [
         "Compare with rivals at their best settings: one benchmark, or all of them.",
         "\b\nBenchmarks:\n" + "\n".join(f"  {name:<14}{line}" for name, (_, line) in BENCHES.items()),
@@ -70,32 +184,32 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.")] = False,
 ) -> None:
     if name is not None and name not in BENCHES:
-        _no_such(name)
+        _refuse("benchmark", name, BENCHES)
     only = {key: given for key, given in (("case", case), ("kind", kind)) if given is not None}
     if only and name not in WITH_CASES:
         typer.echo(f"dualembed: --case and --set are for the benchmark {' and '.join(WITH_CASES)}; name it", err=True)
         raise typer.Exit(2)
     for each in BENCHES if name is None else [name]:
         count = trials or (_QUICK_TRIALS if quick else WITH_CASES.get(each, _TRIALS))
-        run = _run_or_say if name is None else _run
+        run = _bench_or_say if name is None else _bench
         run(each, as_json=as_json, trials=count, seed=seed, quick=quick, **only)
 
 
-bench.__doc__ = _HELP
+bench.__doc__ = _BENCH_HELP
 
 
-def _run_or_say(name: str, *, as_json: bool, **settings: Any) -> None:
+def _bench_or_say(name: str, *, as_json: bool, **settings: Any) -> None:
     """Run one of all benchmarks; where its rival is not installed, say so and leave the others their turn."""
     from dualembed.checks import InputError
 
     try:
-        _run(name, as_json=as_json, **settings)
+        _bench(name, as_json=as_json, **settings)
     except InputError as error:
         typer.echo(f"dualembed: left out '{name}': {error}", err=True)
 
 
-def _run(name: str, *, as_json: bool, **settings: Any) -> None:
-    from dualembed.cli.interrupts import ending_at_once
+def _bench(name: str, *, as_json: bool, **settings: Any) -> None:
+    from dualembed.cli.console import ending_at_once
     from dualembed.progress import track
 
     with ending_at_once(f"stopped; nothing is kept of '{name}'"):
@@ -151,8 +265,9 @@ def _rounded(line: dict[str, Any], name: str) -> list[str]:
     return [f"{line[name]:.3g}"] if name in line else []
 
 
-def _no_such(name: str) -> NoReturn:
-    near = difflib.get_close_matches(name.lower(), BENCHES, n=1, cutoff=0.5)
-    advice = f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(BENCHES)}"
-    typer.echo(f"dualembed: there is no benchmark named '{name}'; {advice}", err=True)
-    raise typer.Exit(2)
+def _refuse(kind: str, name: str, names: Iterable[str]) -> NoReturn:
+    """Raise with the nearest name that there is, or with all of them."""
+    from dualembed.checks import InputError, nearest
+
+    advice = nearest(name, names) or f"; choose one of: {', '.join(names)}"
+    raise InputError(f"there is no {kind} named {name!r}{advice}")

@@ -1,0 +1,161 @@
+"""The terminal: spinner, interrupts, printed tables, JSON, and checks of where to write.
+
+Ctrl-C must be heard from the first moment on, so that nothing is imported here but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+INTERRUPTED = 130  # the exit code
+
+own_process = False
+"""Whether the command line is the whole process, so that ending the one is ending the other."""
+
+NOTHING = "stopped; nothing was written"
+
+
+class Stopped(BaseException):
+    """Ctrl-C, with a sentence on what has become of the work; no KeyboardInterrupt, of which Typer keeps no words."""
+
+
+@contextmanager
+def saying(sentence: str) -> Iterator[None]:
+    """While the block runs, Ctrl-C raises `Stopped` with the sentence."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(sentence) from None
+
+
+@contextmanager
+def ending_at_once(sentence: str = NOTHING) -> Iterator[None]:
+    """While the block runs, Ctrl-C ends the process with the code of an interruption, after the sentence.
+
+    The block must write no files but such as may be cut short. An exception would come up wherever Python happens to
+    be. Inside a callback of JAX it is lost and the work goes on, or it is not expected and the process crashes. It
+    stays an exception nevertheless in somebody else's process, and while other processes do the work: waiting for them
+    is all that is interrupted then, and they are to be ended first.
+    """
+    with saying(sentence), _handled(sentence):
+        yield
+
+
+@contextmanager
+def _handled(sentence: str) -> Iterator[None]:
+    ours = own_process and threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        if _others_work():
+            raise KeyboardInterrupt
+        # Past the buffer of standard error, whose emptying may be what was interrupted.
+        cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # which a spinner hides
+        os.write(sys.stderr.fileno(), f"{cursor}dualembed: {sentence}\n".encode())
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _others_work() -> bool:
+    processes = sys.modules.get("multiprocessing")  # if it was not imported, there are none
+    return processes is not None and bool(processes.active_children())
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A spinner with these words while the block runs; on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def check_writable(option: str, path: Path, *others: Path) -> None:
+    """Raise unless a file can be written there; none of the other files is to be lost by that."""
+    from dualembed.checks import InputError
+    from dualembed.files import folder_for_writing
+
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; name a file in it")
+    for other in others:
+        if path.resolve() == other.resolve():
+            raise InputError(f"{option} {path} would overwrite another file of this command; name another")
+    folder_for_writing(path.parent)
+
+
+def check_ending(option: str, path: Path, endings: tuple[str, ...]) -> None:
+    """Raise unless the name ends in one of the endings."""
+    from dualembed.checks import InputError
+
+    if not path.name.lower().endswith(endings):
+        raise InputError(f"{option} {path} must end in one of {', '.join(endings)}, which says how to write it")
+
+
+def number(value: float) -> str:
+    """The number with four digits that count."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def give_or_take(value: float, stderr: float | None) -> str:
+    """The number with its standard error, where there is one."""
+    return number(value) if stderr is None else f"{number(value)} ± {stderr:.2g}"
+
+
+def counted(count: int, what: str) -> str:
+    """So many of these: 1 row, 2 rows."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    """Print rows of text under heads, the first column to the left and the others to the right."""
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    if title:  # not the table's own, which would be wrapped to its width
+        typer.echo(title)
+    grid = Table(show_header=any(heads))
+    for place, head in enumerate(heads):
+        grid.add_column(head, justify="right" if place and any(heads) else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*map(escape, row))
+    Console().print(grid)
+
+
+def print_json(found: Mapping[str, Any]) -> None:
+    """Print one JSON document; numbers that JSON lacks are null."""
+    import typer
+
+    typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's terms."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
+        listed = value if isinstance(value, (list, tuple)) else value.tolist()
+        return [_plain(each) for each in listed] if isinstance(listed, (list, tuple)) else _plain(listed)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
