@@ -14,15 +14,15 @@ SUCCESS, BAD_INPUT = 0, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on the arguments (default: the process's own) and return its exit code."""
-    from dualembed.cli.console import INTERRUPTED, NOTHING, Stopped
+    from dualembed.cli.console import INTERRUPTED, NOTHING, Interrupted
 
     try:
         outcome = _run(arguments)
-    except (KeyboardInterrupt, Stopped) as stopped:
-        print(f"dualembed: {stopped if isinstance(stopped, Stopped) else NOTHING}", file=sys.stderr)
+    except (KeyboardInterrupt, Interrupted) as interrupt:
+        print(f"dualembed: {interrupt if isinstance(interrupt, Interrupted) else NOTHING}", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        sentence = _fault_of_the_user(error)
+        sentence = _user_message(error)
         if sentence is None:
             raise
         print(f"dualembed: {sentence}", file=sys.stderr)
@@ -42,7 +42,7 @@ def _run(arguments: Sequence[str] | None) -> Any:
     return outcome
 
 
-def _fault_of_the_user(error: Exception) -> str | None:
+def _user_message(error: Exception) -> str | None:
     """What to tell the user about bad input; None for any other error, which is ours."""
     if hasattr(error, "format_message"):  # the command line's own complaints about options and arguments
         return str(error.format_message())

@@ -11,7 +11,7 @@ import typer
 from dualembed.answers import Answer, Verdict
 from dualembed.answers.answer import meaning
 from dualembed.answers.task import Task
-from dualembed.cli.console import counted, give_or_take, number, print_table
+from dualembed.cli.console import give_or_take, number, pluralise, print_table
 from dualembed.cli.options import known_tasks
 from dualembed.estimates import Estimate
 from dualembed.estimators.returns import WHOLE
@@ -138,7 +138,7 @@ def show_fit(found: Mapping[str, Any]) -> None:
     print_table(
         ["", ""],
         columns_in_words({**found["columns"], **categories}),
-        title=f"Read {counted(found['rows'], 'row')}{dropped}. Columns used:",
+        title=f"Read {pluralise(found['rows'], 'row')}{dropped}. Columns used:",
     )
     typer.echo("")
     for sentence in sentences(known_tasks()[found["task"]], found["answer"]):
@@ -170,7 +170,7 @@ def sentences(task: Task, answer: Mapping[str, Any]) -> list[str]:
     plain = answer.get("mean_return")
     if plain is not None:
         found.append(
-            f"The plain mean of the returns of {counted(plain['episodes'], 'whole episode')} is "
+            f"The plain mean of the returns of {pluralise(plain['episodes'], 'whole episode')} is "
             f"{give_or_take(plain['value'], plain['stderr'])}."
         )
     mean = give_or_take(answer["mean"]["value"], answer["mean"]["stderr"])
@@ -180,7 +180,7 @@ def sentences(task: Task, answer: Mapping[str, Any]) -> list[str]:
     if task.name == "policy-evaluation" and value is None:
         found.append("With --episode, a label of each row's episode, there is also the value from the start.")
     if "rows_inside" in answer:
-        found.append(f"Inside the target, where {counted(answer['rows_inside'], 'row')} begin, the time is 0.")
+        found.append(f"Inside the target, where {pluralise(answer['rows_inside'], 'row')} begin, the time is 0.")
     found += answer.get("strength", [])
     if not answer.get("instruments", True):
         found.append("Without --instrument this is plain regression: prediction, not the effect of changing x.")

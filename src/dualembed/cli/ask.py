@@ -74,7 +74,7 @@ def ask(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.console import ending_at_once, print_json, working
+    from dualembed.cli.console import exit_on_interrupt, print_json, spinner
     from dualembed.cli.saved import loaded
     from dualembed.data.io import check_there
 
@@ -83,7 +83,7 @@ def ask(
     _check(level, asked=len(places) + (points is not None and not moved), others=len(others))
     if points is not None:
         check_there(points.expanduser())
-    with working("Asking"), ending_at_once():
+    with spinner("Asking"), exit_on_interrupt():
         fitted, task = loaded(model)
         _check_errors(model, fitted)
         if moved or places or points is not None:
@@ -215,13 +215,13 @@ class Reader:
 
     def questions(self, places: Sequence[str], points: Path | None = None, option: str = "--at") -> list[Question]:
         """One question for each place, and one for the table."""
-        from dualembed.cli.console import counted
+        from dualembed.cli.console import pluralise
 
         symbol = self.task.symbol
         tables = [(_table(self.known, each, option), f"{symbol} at {' '.join(each.split())}") for each in places]
         if points is not None:
             kept = self.table(points)
-            tables.append((kept, f"{symbol} on average over {counted(kept.num_rows, 'row')} of {points}"))
+            tables.append((kept, f"{symbol} on average over {pluralise(kept.num_rows, 'row')} of {points}"))
         return [self.model.at(**self.arguments(table)).renamed(words) for table, words in tables]
 
     def table(self, path: Path) -> pa.Table:

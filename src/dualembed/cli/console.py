@@ -24,21 +24,21 @@ own_process = False
 NOTHING = "stopped; nothing was written"
 
 
-class Stopped(BaseException):
+class Interrupted(BaseException):
     """Ctrl-C, with a sentence on what has become of the work; no KeyboardInterrupt, of which Typer keeps no words."""
 
 
 @contextmanager
-def saying(sentence: str) -> Iterator[None]:
-    """While the block runs, Ctrl-C raises `Stopped` with the sentence."""
+def on_interrupt(sentence: str) -> Iterator[None]:
+    """While the block runs, Ctrl-C raises `Interrupted` with the sentence."""
     try:
         yield
     except KeyboardInterrupt:
-        raise Stopped(sentence) from None
+        raise Interrupted(sentence) from None
 
 
 @contextmanager
-def ending_at_once(sentence: str = NOTHING) -> Iterator[None]:
+def exit_on_interrupt(sentence: str = NOTHING) -> Iterator[None]:
     """While the block runs, Ctrl-C ends the process with the code of an interruption, after the sentence.
 
     The block must write no files but such as may be cut short. An exception would come up wherever Python happens to
@@ -46,12 +46,12 @@ def ending_at_once(sentence: str = NOTHING) -> Iterator[None]:
     stays an exception nevertheless in somebody else's process, and while other processes do the work: waiting for them
     is all that is interrupted then, and they are to be ended first.
     """
-    with saying(sentence), _handled(sentence):
+    with on_interrupt(sentence), _handle_sigint(sentence):
         yield
 
 
 @contextmanager
-def _handled(sentence: str) -> Iterator[None]:
+def _handle_sigint(sentence: str) -> Iterator[None]:
     ours = own_process and threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -78,7 +78,7 @@ def _others_work() -> bool:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def spinner(what: str) -> Iterator[None]:
     """A spinner with these words while the block runs; on a terminal only."""
     if not sys.stderr.isatty():
         yield
@@ -120,7 +120,7 @@ def give_or_take(value: float, stderr: float | None) -> str:
     return number(value) if stderr is None else f"{number(value)} ± {stderr:.2g}"
 
 
-def counted(count: int, what: str) -> str:
+def pluralise(count: int, what: str) -> str:
     """So many of these: 1 row, 2 rows."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 

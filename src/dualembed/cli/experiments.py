@@ -61,7 +61,7 @@ def reproduce(
 ) -> None:
     if name not in NAMES:
         _refuse("experiment", name, NAMES)
-    from dualembed.cli.console import saying
+    from dualembed.cli.console import on_interrupt
     from dualembed.files import folder_for_writing
 
     # Before hours of work rather than after them.
@@ -72,7 +72,7 @@ def reproduce(
     count = trials or (_QUICK_TRIALS if quick else _TRIALS)
     workers = jobs or min(os.cpu_count() or 1, _JOBS)
     stopped = f"stopped; what was computed is kept in {folder}, and the same command goes on from there"
-    with saying(stopped):
+    with on_interrupt(stopped):
         _reproduce(name, count, seed=seed, quick=quick, sweep=sweep, jobs=workers, folder=folder, stopped=stopped)
 
 
@@ -84,18 +84,18 @@ def _reproduce(
 ) -> None:
     from rich.console import Console
 
-    from dualembed.cli.console import ending_at_once
+    from dualembed.cli.console import exit_on_interrupt
     from dualembed.progress import track
 
-    with ending_at_once(stopped):  # JAX comes with these, during whose import interrupts get lost, too
+    with exit_on_interrupt(stopped):  # JAX comes with these, during whose import interrupts get lost, too
         from dualembed.experiments.experiment import named
         from dualembed.experiments.report import table, write
         from dualembed.experiments.run import run
 
         experiment = named(name)
-    chosen = _swept(experiment, quick=quick, jobs=jobs, folder=folder, stopped=stopped) if sweep else None
+    chosen = _sweep(experiment, quick=quick, jobs=jobs, folder=folder, stopped=stopped) if sweep else None
     ledger = _ledger(folder / _TRIALS_LEDGER)
-    with ending_at_once(stopped):
+    with exit_on_interrupt(stopped):
         report = run(
             experiment, trials=trials, seed=seed, quick=quick, progress=track, ledger=ledger, chosen=chosen, jobs=jobs
         )
@@ -104,17 +104,17 @@ def _reproduce(
     typer.echo(f"Wrote {results} and {figure}")
 
 
-def _swept(experiment: Experiment, *, quick: bool, jobs: int, folder: Path, stopped: str) -> dict[str, Settings]:
+def _sweep(experiment: Experiment, *, quick: bool, jobs: int, folder: Path, stopped: str) -> dict[str, Settings]:
     """The settings that the sweep chooses, written to the folder."""
-    from dualembed.cli.console import ending_at_once
+    from dualembed.cli.console import exit_on_interrupt
     from dualembed.experiments.sweep import sweep, write_settings
     from dualembed.progress import track
 
     ledger = _ledger(folder / _SWEEP_LEDGER)
-    with ending_at_once(stopped):
-        found = sweep(experiment, quick=quick, progress=track, ledger=ledger, jobs=jobs)
-    typer.echo(f"Wrote {write_settings(found, folder)}")
-    return found["chosen"]
+    with exit_on_interrupt(stopped):
+        results = sweep(experiment, quick=quick, progress=track, ledger=ledger, jobs=jobs)
+    typer.echo(f"Wrote {write_settings(results, folder)}")
+    return results["chosen"]
 
 
 def _ledger(path: Path) -> Ledger:
@@ -185,20 +185,20 @@ def bench(
 ) -> None:
     if name is not None and name not in BENCHES:
         _refuse("benchmark", name, BENCHES)
-    only = {key: given for key, given in (("case", case), ("kind", kind)) if given is not None}
+    only = {key: value for key, value in (("case", case), ("kind", kind)) if value is not None}
     if only and name not in WITH_CASES:
         typer.echo(f"dualembed: --case and --set are for the benchmark {' and '.join(WITH_CASES)}; name it", err=True)
         raise typer.Exit(2)
     for each in BENCHES if name is None else [name]:
         count = trials or (_QUICK_TRIALS if quick else WITH_CASES.get(each, _TRIALS))
-        run = _bench_or_say if name is None else _bench
+        run = _bench_or_skip if name is None else _bench
         run(each, as_json=as_json, trials=count, seed=seed, quick=quick, **only)
 
 
 bench.__doc__ = _BENCH_HELP
 
 
-def _bench_or_say(name: str, *, as_json: bool, **settings: Any) -> None:
+def _bench_or_skip(name: str, *, as_json: bool, **settings: Any) -> None:
     """Run one of all benchmarks; where its rival is not installed, say so and leave the others their turn."""
     from dualembed.checks import InputError
 
@@ -209,10 +209,10 @@ def _bench_or_say(name: str, *, as_json: bool, **settings: Any) -> None:
 
 
 def _bench(name: str, *, as_json: bool, **settings: Any) -> None:
-    from dualembed.cli.console import ending_at_once
+    from dualembed.cli.console import exit_on_interrupt
     from dualembed.progress import track
 
-    with ending_at_once(f"stopped; nothing is kept of '{name}'"):
+    with exit_on_interrupt(f"stopped; nothing is kept of '{name}'"):
         place, _, function = BENCHES[name][0].partition(":")
         module = importlib.import_module(place)
         lines = []
@@ -223,19 +223,19 @@ def _bench(name: str, *, as_json: bool, **settings: Any) -> None:
     if as_json:
         return
     if name in WITH_CASES:
-        _print(module.tables(lines))
+        _print_tables(module.tables(lines))
     else:
-        _show(lines)
+        _print_lines(lines)
 
 
-def _print(tables: Iterable[Any]) -> None:
+def _print_tables(tables: Iterable[Any]) -> None:
     from rich.console import Console
 
     for table in tables:
         Console().print(table)
 
 
-def _show(lines: list[dict[str, Any]]) -> None:
+def _print_lines(lines: list[dict[str, Any]]) -> None:
     """A table for each case, rivals in the order they come, and how many of the comparisons hold."""
     from rich.console import Console
     from rich.table import Table

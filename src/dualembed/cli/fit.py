@@ -190,15 +190,15 @@ def _check_settings(task: Task, order: Order) -> None:
 
 
 def _run(order: Order, *, as_json: bool) -> None:
-    from dualembed.cli.console import ending_at_once, print_json, saying, working
+    from dualembed.cli.console import exit_on_interrupt, on_interrupt, print_json, spinner
 
-    with ending_at_once():
-        with working(f"Reading {order.table}"):
+    with exit_on_interrupt():
+        with spinner(f"Reading {order.table}"):
             given = _read(order)
         model, found = _fitted(order, given)
-    with working("Writing"):
+    with spinner("Writing"):
         _write(order, model, given.data)
-    with saying(f"stopped; the model {order.out} is written"):
+    with on_interrupt(f"stopped; the model {order.out} is written"):
         if as_json:
             print_json(found)
         else:
@@ -244,13 +244,13 @@ def _read(order: Order) -> Given:
 def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
     """(the fitted model, what there is to say of it)."""
     from dualembed.cli.answers import found_by
-    from dualembed.cli.console import working
+    from dualembed.cli.console import spinner
     from dualembed.data.table import fingerprint
     from dualembed.estimators.diagnostics import TrustWarning
 
     model = _estimator(order, given.settings)
     # Embedding-SGD has a bar of its own.
-    with working("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
+    with spinner("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
         simplefilter("ignore", TrustWarning)  # the answer says it in its own place
         model.fit(**given.data)
     worries = (*model.diagnostics_.warnings, *given.worries)
@@ -293,13 +293,13 @@ def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
 
 
 def _write(order: Order, model: Any, data: Mapping[str, Any]) -> None:
-    from dualembed.cli.console import NOTHING, saying
+    from dualembed.cli.console import NOTHING, on_interrupt
     from dualembed.saving import save
 
-    with saying(NOTHING):
+    with on_interrupt(NOTHING):
         save(model, order.out)
     if order.report is not None:
         from dualembed.report import write_report
 
-        with saying(f"stopped; the model {order.out} is written, but not the report"):
+        with on_interrupt(f"stopped; the model {order.out} is written, but not the report"):
             write_report(model, order.report, data=data, command=order.command)

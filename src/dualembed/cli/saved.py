@@ -41,28 +41,28 @@ def predict(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.console import check_ending, check_writable, counted, ending_at_once, print_json, working
+    from dualembed.cli.console import check_ending, check_writable, exit_on_interrupt, pluralise, print_json, spinner
     from dualembed.data.io import WRITABLE, change_table, check_there
 
     check_there(table.expanduser())
     check_ending("--out", out, WRITABLE)
     check_writable("--out", out, table, model)
-    with ending_at_once():
+    with exit_on_interrupt():
         fitted, task = loaded(model)
     columns = columns_for_predicting(model, fitted, task)
 
     def change(part: pa.Table) -> pa.Table:
         return _with_predictions(part, fitted, task, columns, source=model, suffix=suffix, drop=drop_missing)
 
-    with working("Predicting"):
+    with spinner("Predicting"):
         rows, written = change_table(table, out, change)
     if as_json:
         added = [f"{each}{suffix}" for each in _added(fitted)]
         counts = {"rows": written, "dropped": rows - written}
         print_json({"task": task.name, "predictions": str(out), **counts, "added": added})
     else:
-        dropped = f" ({counted(rows - written, 'row')} without a number dropped)" if rows > written else ""
-        typer.echo(f"Wrote {counted(written, 'row')} with {task.symbol} as prediction{suffix} to {out}{dropped}.")
+        dropped = f" ({pluralise(rows - written, 'row')} without a number dropped)" if rows > written else ""
+        typer.echo(f"Wrote {pluralise(written, 'row')} with {task.symbol} as prediction{suffix} to {out}{dropped}.")
 
 
 predict.__doc__ = _PREDICT
@@ -129,12 +129,12 @@ def score(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.console import ending_at_once, print_json, working
+    from dualembed.cli.console import exit_on_interrupt, print_json, spinner
     from dualembed.data.io import check_there, read_table
     from dualembed.data.table import arguments, complete, fingerprint
 
     check_there(table.expanduser())
-    with working("Scoring"), ending_at_once():
+    with spinner("Scoring"), exit_on_interrupt():
         fitted, task = loaded(model)
         columns = columns_for_scoring(model, fitted)
         whole = read_table(table)
@@ -171,15 +171,15 @@ def _consistency(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print_score(found: Mapping[str, Any]) -> None:
-    from dualembed.cli.console import counted, give_or_take
+    from dualembed.cli.console import give_or_take, pluralise
 
     error = found["error"]
     typer.echo(
-        f"Honest error on {counted(found['rows'], 'row')}: {give_or_take(error['value'], error['stderr'])} "
+        f"Honest error on {pluralise(found['rows'], 'row')}: {give_or_take(error['value'], error['stderr'])} "
         f"({error['what']})."
     )
     if found["dropped"]:
-        typer.echo(f"Dropped for want of a number: {counted(found['dropped'], 'row')}.")
+        typer.echo(f"Dropped for want of a number: {pluralise(found['dropped'], 'row')}.")
     words = found["consistency"]["words"]
     typer.echo(f"Consistency: {words}.")
     if found["fitted_to_these_rows"]:
@@ -196,12 +196,12 @@ _INFO = "\n\n".join(
 
 
 def info(model: options.Model, as_json: options.AsJson = False) -> None:
-    from dualembed.cli.console import ending_at_once, print_json
+    from dualembed.cli.console import exit_on_interrupt, print_json
     from dualembed.data.io import check_there
 
     path = model.expanduser()
     check_there(path)
-    with ending_at_once():
+    with exit_on_interrupt():
         from dualembed.saving import describe, load
 
         found = _describe(describe(path), load(path))
@@ -256,7 +256,7 @@ def _column_names(described: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _print_info(path: str, found: Mapping[str, Any]) -> None:
     from dualembed.cli.answers import columns_in_words, error_in_words
-    from dualembed.cli.console import counted, print_table
+    from dualembed.cli.console import pluralise, print_table
     from dualembed.cli.options import task_named
 
     what = f"{found['task']}: {task_named(found['task']).line}" if found["task"] else found["estimator"]
@@ -265,7 +265,7 @@ def _print_info(path: str, found: Mapping[str, Any]) -> None:
     if not found["fitted"]:
         typer.echo("It was saved before it was fitted.")
     if found["rows"] is not None:
-        typer.echo(f"Fitted to {counted(found['rows'], 'row')}.")
+        typer.echo(f"Fitted to {pluralise(found['rows'], 'row')}.")
     if found["columns"]:
         print_table(["", ""], columns_in_words(found["columns"]), title="Columns:")
     print_table(["", ""], [[name, str(value)] for name, value in found["settings"].items()], title="Settings:")
