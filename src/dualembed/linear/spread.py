@@ -14,11 +14,21 @@ from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 
 
 class Spread(eqx.Module):
-    """f = wᵀψ with w uncertain by a Gaussian of covariance `root` `root`ᵀ around `weights`."""
+    """A linear function f = wᵀψ with Gaussian uncertainty in w, of covariance root rootᵀ.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        The features ψ.
+    weights : array of shape (m,)
+        The mean of w.
+    root : array of shape (m, p)
+        A root of the covariance of w.
+    """
 
     features: FeatureMap
-    weights: Any  # (m,)
-    root: Any  # (m, p)
+    weights: Any
+    root: Any
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
@@ -26,26 +36,81 @@ class Spread(eqx.Module):
         return (self,)
 
     def values(self, xs: Any) -> np.ndarray:
-        """f at points (n, d), shape (n,)."""
+        """The values of f.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+
+        Returns
+        -------
+        array of shape (n,)
+            Values.
+        """
         return np.asarray(self._psi(xs) @ self.weights)
 
     def std(self, xs: Any) -> np.ndarray:
-        """The standard error of f at points (n, d), shape (n,)."""
+        """The standard errors of f.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+
+        Returns
+        -------
+        array of shape (n,)
+            Standard errors.
+        """
         return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
 
     def interval(self, xs: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper), each covering f(x) at each point by itself with that probability."""
+        """Intervals that cover f(x) at each point by itself with probability `level`.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
         check_level(level)
         psi = self._psi(xs)
         half = norm.ppf(0.5 + level / 2) * np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
         return psi @ self.weights - half, psi @ self.weights + half
 
     def band(self, xs: Any, level: float = 0.95, *, draws: int = 2000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) around f at all the points at once, by the multiplier bootstrap.
+        """A band that covers f at all the points at once with probability `level`, by the multiplier bootstrap.
 
         The half-width is a quantile of sup_x |f*(x) - f(x)| / std(x) times std(x). With normal multipliers the
         bootstrap's f* - f, a sum over the rows of multiplier times influence, is Gaussian with the covariance of this
-        spread, so that draws from it are the bootstrap, without a pass over the rows for each.
+        spread: draws from it are the bootstrap, without a pass over the rows for each.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+        draws : int, default=2000
+            Draws of the bootstrap.
+        seed : int, default=0
+            Seed of the draws.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
         """
         check_level(level)
         checks.count("draws", draws)
@@ -59,7 +124,20 @@ class Spread(eqx.Module):
         return psi @ self.weights - half, psi @ self.weights + half
 
     def average(self, xs: Any, weights: Any = None) -> Estimate:
-        """The mean of f over the points (or Σ weights_i f(x_i)) with its standard error, the points being given."""
+        """The mean of f over the points with its standard error, the points taken as given.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+        weights : array of shape (n,), optional
+            For Σ weights_i f(x_i); by default 1/n each.
+
+        Returns
+        -------
+        Estimate
+            The mean and its standard error.
+        """
         psi = self._psi(xs)
         weights = np.full(len(psi), 1 / len(psi)) if weights is None else np.asarray(weights, dtype=np.float64)
         if weights.shape != (len(psi),):
@@ -76,9 +154,14 @@ class Spread(eqx.Module):
 
 
 class Uncertainty(eqx.Module):
-    """The errors of a file of version 0.1, which had two answers to "how sure": the larger one counts.
+    """The errors in a file of version 0.1, which had two answers to "how sure": the larger one counts.
 
-    `posterior` took noise to be of one variance, `sandwich` what the penalty pulled f to for the truth.
+    Attributes
+    ----------
+    posterior : Spread
+        Takes the noise to be of one variance.
+    sandwich : Spread
+        Takes what the penalty pulled f to for the truth.
     """
 
     posterior: Spread

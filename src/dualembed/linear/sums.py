@@ -22,19 +22,38 @@ from dualembed.spaces.linear import LinearFunction
 class Sums:
     """Sums of products of φ (r features of the context), g = Σ_k w_k ψ(p_k) (m) and t = y - offset, group by group.
 
-    Rows that depend on each other are in one group, so that what is left of the data without a group is independent of
-    it. Two sets of rows have the sum of their sums, `a + b`. The last three are there where f's features cannot test
+    Rows that depend on each other are in one group: what is left of the data without a group is independent of
+    it. Two sets of rows have the sum of their sums, `a + b`. The last three are there if f's features cannot test
     the equation themselves (`gather_moments`).
+
+    Attributes
+    ----------
+    count : array of shape (K,)
+        Rows of each group.
+    cross : array of shape (K, r, m)
+        Sums Σ φ gᵀ.
+    target : array of shape (K, r, T)
+        Sums Σ φ tᵀ, for the targets of T equations.
+    dual : array of shape (K, r, r) or (1, r, r)
+        Sums Σ φ φᵀ of each group, or of all together.
+    remainder : array of shape (r, m) or float
+        What rounding of the groups' own sums has lost of Σ φ gᵀ over all groups.
+    primal : array of shape (m, m) or None
+        Sum Σ g gᵀ of all groups.
+    primal_target : array of shape (m,) or None
+        Sum Σ g t of all groups.
+    square : float or None
+        Sum Σ t² of all groups.
     """
 
-    count: np.ndarray  # rows of each group, (K,)
-    cross: np.ndarray  # Σ φ gᵀ, (K, r, m)
-    target: np.ndarray  # Σ φ tᵀ, (K, r, T), the T columns being targets of as many equations
-    dual: np.ndarray  # Σ φ φᵀ of each group, or of all together, (K or 1, r, r)
-    remainder: np.ndarray | float = 0.0  # of Σ φ gᵀ over all groups, that rounding of the groups' own has lost
-    primal: np.ndarray | None = None  # Σ g gᵀ of all groups, (m, m)
-    primal_target: np.ndarray | None = None  # Σ g t of all groups, (m,)
-    square: float | None = None  # Σ t² of all groups
+    count: np.ndarray
+    cross: np.ndarray
+    target: np.ndarray
+    dual: np.ndarray
+    remainder: np.ndarray | float = 0.0
+    primal: np.ndarray | None = None
+    primal_target: np.ndarray | None = None
+    square: float | None = None
 
     def __add__(self, other: Sums) -> Sums:
         """The sums over both sets of rows."""
@@ -66,31 +85,82 @@ class Sums:
         return float(np.trace(self.mean_dual) / self.dual.shape[1])
 
     def means(self) -> tuple[np.ndarray, np.ndarray]:
-        """(E[φgᵀ], E[φtᵀ]) over all rows."""
+        """The means E[φgᵀ] and E[φtᵀ] over all rows.
+
+        Returns
+        -------
+        cross : array of shape (r, m)
+            The mean E[φgᵀ].
+        target : array of shape (r, T)
+            The mean E[φtᵀ].
+        """
         return self._total() / self.rows, self.target.sum(axis=0) / self.rows
 
     def means_without(self, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """(E[φgᵀ], E[φtᵀ]) over the rows of all groups but one."""
+        """The means E[φgᵀ] and E[φtᵀ] over the rows of all groups but one.
+
+        Parameters
+        ----------
+        group : int
+            The group left out.
+
+        Returns
+        -------
+        cross : array of shape (r, m)
+            The mean E[φgᵀ].
+        target : array of shape (r, T)
+            The mean E[φtᵀ].
+        """
         rows = self.count.sum() - self.count[group]
         return (self._total() - self.cross[group]) / rows, (self.target.sum(axis=0) - self.target[group]) / rows
 
     def without(self, group: int) -> Sums:
-        """The sums of the other groups, each with its own products φφᵀ; those of g with itself are of all rows."""
+        """The sums of the other groups, each with its own products φφᵀ.
+
+        Parameters
+        ----------
+        group : int
+            The group left out.
+
+        Returns
+        -------
+        Sums
+            The other groups, without the sums over all groups.
+        """
         others = np.arange(self.groups) != group
         parts = {name: getattr(self, name)[others] for name in ("count", "cross", "target", "dual")}
         return Sums(**parts)
 
     def residual_variance(self, theta: np.ndarray) -> float:
-        """mean (t - θᵀg)² over all rows, the noise of one moment under the function with weights θ."""
+        """The mean of (t - θᵀg)² over all rows: the noise of one moment under the function with weights θ.
+
+        Parameters
+        ----------
+        theta : array of shape (m,)
+            The weights θ.
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         if self.primal is None or self.primal_target is None or self.square is None:
             raise RuntimeError("products of g with itself were not gathered")
         total = self.square - 2 * theta @ self.primal_target + theta @ self.primal @ theta
         return max(float(total), 0.0) / self.rows
 
     def merged(self, into: np.ndarray | None = None) -> Sums:
-        """The same of fewer groups, `into` (K,) being the numbers of those that each group becomes a part of.
+        """The same sums of fewer groups.
 
-        Without it all become one.
+        Parameters
+        ----------
+        into : array of shape (K,), optional
+            Number of the group that each group becomes a part of; by default all become one.
+
+        Returns
+        -------
+        Sums
+            The merged groups.
         """
         places = np.zeros(self.groups, dtype=int) if into is None else into
         count = int(places.max()) + 1
@@ -110,7 +180,13 @@ class Sums:
         return dataclasses.replace(self, **parts)
 
     def compact(self) -> Sums:
-        """The same in half the memory, and the total of the groups' products all but as it is."""
+        """The same sums in half the memory; the total over groups keeps its digits.
+
+        Returns
+        -------
+        Sums
+            The groups' products in float32.
+        """
         small = self.cross.astype(np.float32)
         # What rounding loses of the total is so little that single precision is enough for it.
         remainder = (self._total() - small.sum(axis=0, dtype=np.float64)).astype(np.float32)

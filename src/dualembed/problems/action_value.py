@@ -23,16 +23,31 @@ from dualembed.sources import Dataset, Sample, Source
 
 
 class ActionValue(Problem):
-    """min over Q of E[loss(E[Q(s,a) - r - discount Σ_j π_j Q(s',a'_j) (not terminated) | s, a])].
+    """Action values: min over Q of E[loss(E[Q(s,a) - r - discount Σ_j π_j Q(s',a'_j) (not terminated) | s, a])].
 
-    Columns: state and next_state (B,) or (B, d), action (B,) or (B, a), reward (B,), optional terminated (B,), and
+    Columns are state and next_state (B,) or (B, d), action (B,) or (B, a), reward (B,), optional terminated (B,), and
     the policy's next actions:
+
     - SARSA: next_action (B,), or (B, 1, a), the one action the policy took at s';
     - expected SARSA: next_action (B, J) or (B, J, a) with next_probability (B, J), as `data.policies.expected_actions`
       (every discrete action) and `data.policies.sampled_actions` (draws of a continuous one) give them.
-    Points are (s, a) side by side. The context (s, a) determines which action was taken, so that no importance
+
+    Points are (s, a) side by side. The context (s, a) determines which action was taken, so no importance
     weights are needed whichever policy collected the data, as long as next actions are the evaluated one's.
 
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    discount : float
+        Discount of a step, from 0 to 1.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
+    reward_known : bool, default=False
+        Whether the reward is a function of (s, a).
+
+    Examples
+    --------
     >>> data = Dataset(state=[0.0], action=[1.0], reward=[1.0], next_state=[2.0], next_action=[[0.0, 1.0]],
     ...                next_probability=[[0.25, 0.75]])
     >>> ActionValue(data, 0.5).terms(data.columns).weights.tolist()
@@ -79,16 +94,29 @@ class ActionValue(Problem):
 
 
 class LambdaReturn(Problem):
-    """min over Q of E[loss(E[Q(s0,a0) - G^λ | s0, a0])], G^λ being the λ-return over windows of N steps.
+    """Action values from λ-returns: min over Q of E[loss(E[Q(s0,a0) - G^λ | s0, a0])], over windows of N steps.
 
-    G^λ = (1-λ) Σ_{n<N} λ^(n-1) G^(n) + λ^(N-1) G^(N),   G^(n) = Σ_{k<n} γ^k r_k + γ^n Q(s_n, a_n),
+        G^λ = (1-λ) Σ_{n<N} λ^(n-1) G^(n) + λ^(N-1) G^(N),   G^(n) = Σ_{k<n} γ^k r_k + γ^n Q(s_n, a_n),
 
-    so that r_k counts (γλ)^k, Q(s_n, a_n) counts (1-λ) λ^(n-1) γ^n and the last λ^(N-1) γ^N; a window that its
-    episode cuts short has its own N, and after a termination nothing is earned or bootstrapped. Columns as
-    `data.trajectories.return_windows` gives them: state (B,) or (B, d), action (B,) or (B, a), and with an axis for the
-    step reward (B, N), next_state (B, N, d), next_action (B, N) or (B, N, a), terminated (B, N); length (B,) counts
-    the real steps. The actions after the first are the evaluated policy's own: λ = 0 is SARSA, and with
-    next actions that are greedy under the last Q it is the control form.
+    so r_k counts (γλ)^k, Q(s_n, a_n) counts (1-λ) λ^(n-1) γ^n and the last λ^(N-1) γ^N. A window that its
+    episode cuts short has its own N, and after a termination nothing is earned or bootstrapped. The actions after the
+    first are the evaluated policy's own: λ = 0 is SARSA, and with next actions that are greedy under the last Q it is
+    the control form.
+
+    Columns, as `data.trajectories.return_windows` gives them, are state (B,) or (B, d), action (B,) or (B, a), and with
+    an axis for the step reward (B, N), next_state (B, N, d), next_action (B, N) or (B, N, a), terminated (B, N); length
+    (B,) counts the real steps.
+
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    discount : float
+        Discount γ of a step, from 0 to 1.
+    decay : float
+        The decay λ, from 0 to 1.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
     """
 
     source: Source

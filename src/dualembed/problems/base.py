@@ -22,10 +22,24 @@ FEWEST = 64  # rows, to which fewer are padded before terms are made of them in 
 class Terms(eqx.Module):
     """What a batch of B samples says about f: moment = Σ_k weights_k f(points_k) + offset, in a context, with a target.
 
-    points (B, K, d), weights (B, K), offset (B,), context (B, c), target (B,). `known` says for each of the K points
-    whether the context determines its weights_k f(points_k) (V(s) given s), and `offset_known` whether it determines
-    the offset; the honest score uses both. Empty means none of the points. The last `actions` coordinates of a point
-    are an action's.
+    Parameters
+    ----------
+    points : array of shape (B, K, d)
+        Points at which f enters.
+    weights : array of shape (B, K)
+        Weights of f there.
+    offset : array of shape (B,)
+        What the moment has besides f.
+    context : array of shape (B, c)
+        What the conditional mean is given.
+    target : array of shape (B,)
+        Targets y of the loss.
+    known : tuple of bool, default=()
+        For each of the K points, whether the context determines weights_k f(points_k), as it does V(s) given s.
+    offset_known : bool, default=False
+        Whether the context determines the offset. The honest score uses both.
+    actions : int, default=0
+        How many of the last coordinates of a point are an action's.
     """
 
     points: Any
@@ -38,11 +52,28 @@ class Terms(eqx.Module):
     actions: int = eqx.field(default=0, static=True)
 
     def moment(self, values: Any) -> Any:
-        """Σ_k weights_k values_k + offset for values (B, K) of f at the points: shape (B,)."""
+        """The moments Σ_k weights_k values_k + offset.
+
+        Parameters
+        ----------
+        values : array of shape (B, K)
+            Values of f at the points.
+
+        Returns
+        -------
+        array of shape (B,)
+            Moments.
+        """
         return (self.weights * values).sum(axis=1) + self.offset
 
     def check(self) -> None:
-        """Raise one clear sentence when the shapes do not belong together."""
+        """Check that the shapes belong together.
+
+        Raises
+        ------
+        InputError
+            If they do not.
+        """
         if self.points.ndim != 3:
             raise checks.InputError(
                 f"Terms.points must have shape (batch, points, dimension), but has {self.points.shape}; "
@@ -60,7 +91,15 @@ class Terms(eqx.Module):
 
 
 class Problem(eqx.Module):
-    """Samples, a loss, and what each sample says about f."""
+    """Samples, a loss, and what each sample says about f.
+
+    Parameters
+    ----------
+    source : Source
+        Where samples come from.
+    loss : Loss
+        The loss of the conditional mean of the moment.
+    """
 
     source: eqx.AbstractVar[Source]
     loss: eqx.AbstractVar[Loss]
@@ -68,12 +107,34 @@ class Problem(eqx.Module):
 
     @abstractmethod
     def terms(self, sample: Sample) -> Terms:
-        """The terms of a batch of samples, each row's from its own row alone: batches may be cut, mixed or padded."""
+        """The terms of a batch, each row's from its own row alone: batches may be cut, mixed or padded.
+
+        Parameters
+        ----------
+        sample : dict of arrays
+            Columns.
+
+        Returns
+        -------
+        Terms
+            Points, weights, offsets, contexts and targets.
+        """
 
 
 class Moment(Problem):
-    """The user's own problem: any function from a batch of samples to `Terms`.
+    """A problem of your own: any function from a batch of samples to `Terms`.
 
+    Parameters
+    ----------
+    source : Source
+        Where samples come from.
+    function : callable
+        A function from columns (a dictionary of arrays) to `Terms`, written in JAX.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
+
+    Examples
+    --------
     >>> from dualembed.sources import Dataset
     >>> data = Dataset(x=[0.0, 1.0], z=[0.1, 0.9], y=[1.0, 2.0])
     >>> def instrument(sample):

@@ -20,19 +20,31 @@ Target = Callable[[np.ndarray], Any]
 
 
 class HittingTime(Problem):
-    """min over h of E[loss(E[h(s,t) - 1 - h(s',t) (s' not in the target) | s, t])]: the mean time until the target.
+    """The mean time until a target: min over h of E[loss(E[h(s,t) - 1 - h(s',t) (s' not in the target) | s, t])].
 
-    Columns: state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in the target; optional target (B,)
+    Columns are state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in the target; optional target (B,)
     or (B, dt), the target this row is about, where there are many: h is then a function of (s, t) side by side, and of
     s alone otherwise; optional duration (B,), the time a transition takes, by default 1. `arrivals` and `pairs` make
     these columns.
 
-    The infimum is over times of at least 1, so that h at a state of the target is its mean return time, and the
-    stationary probability of a single state t is 1/h(t,t). No whole path to the target need be in the data. From where
-    there is no way to the target h is infinite, and no function solves the equation: of a table `SparseForm` refuses
-    such data, while a closed form gives the compromise of least squares, whose dual is not zero. Data in which nothing
-    arrives are refused, unless `check_reached` is false: they may be a part of more.
+    The infimum is over times of at least 1: at a state of the target h is its mean return time, and the stationary
+    probability of a single state t is 1/h(t,t). No whole path to the target needs to be in the data. From where there
+    is no way to the target h is infinite, and no function solves the equation: of a table `SparseForm` refuses such
+    data, while a closed form gives the compromise of least squares, with a dual that is not zero.
 
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
+    check_reached : bool, default=True
+        Whether to refuse data in which nothing arrives; say False if they are a part of more.
+    whole : bool, optional
+        Deprecated: now `check_reached`.
+
+    Examples
+    --------
     >>> data = Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], arrived=[1, 0])
     >>> HittingTime(data).terms(data.columns).weights.tolist()
     [[1.0, 0.0], [1.0, -1.0]]
@@ -80,11 +92,17 @@ class HittingTime(Problem):
 
 
 class Committor(Problem):
-    """min over q of E[loss(E[q(s) - (s' in B) - q(s') (s' in neither A nor B) | s])]: P(B is reached before A | s).
+    """The probability of B before A: min over q of E[loss(E[q(s) - (s' in B) - q(s') (s' in neither) | s])].
 
-    Columns: state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in B; returned (B,), 1 where s' lies
-    in A. Give the rows whose s lies in neither; from rows inside A or B, q is the probability for
-    the path that leaves at s.
+    Columns are state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in B; returned (B,), 1 where s' lies
+    in A. Give the rows with s in neither; from rows inside A or B, q is the probability for the path that leaves at s.
+
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
     """
 
     source: Source
@@ -117,8 +135,22 @@ class Committor(Problem):
 
 
 def arrivals(next_states: Any, target: Target | Any) -> np.ndarray:
-    """The column arrived (n,): whether s' is in the target, a condition on states (n, d), or a list of states.
+    """The column arrived: whether s' is in the target.
 
+    Parameters
+    ----------
+    next_states : array of shape (n, d) or (n,)
+        States s'.
+    target : callable or array of shape (m, d) or (m,)
+        A condition on states (n, d), or a list of states.
+
+    Returns
+    -------
+    array of shape (n,)
+        1 where s' is in the target, 0 elsewhere.
+
+    Examples
+    --------
     >>> arrivals([0.0, 1.5], lambda s: s[:, 0] >= 1).tolist()
     [0.0, 1.0]
     >>> arrivals([0, 3, 2], [2, 3]).tolist()
@@ -140,10 +172,26 @@ def arrivals(next_states: Any, target: Target | Any) -> np.ndarray:
 
 
 def pairs(states: Any, next_states: Any, targets: Any) -> dict[str, np.ndarray]:
-    """The columns of every transition with every target state: state, next_state, target, arrived.
+    """The columns of every transition with every target state.
 
-    n transitions and T targets (T,) or (T, d) give n T rows; a random choice of targets keeps them few.
+    n transitions and T targets give n T rows; a random choice of targets keeps them few.
 
+    Parameters
+    ----------
+    states : array of shape (n, d) or (n,)
+        States s.
+    next_states : array of shape (n, d) or (n,)
+        States s'.
+    targets : array of shape (T, d) or (T,)
+        Target states.
+
+    Returns
+    -------
+    dict of arrays
+        The columns state, next_state, target and arrived of a `HittingTime` problem.
+
+    Examples
+    --------
     >>> pairs([0, 1], [1, 0], [1])["arrived"].tolist()
     [1.0, 0.0]
     """

@@ -23,13 +23,22 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class FirstExit(Problem):
-    """min over z of E[loss(E[z(s) - e^(-q(s)) z(s') | s])], where z(s') = e^(-q_T(s')) is known at terminal s'.
+    """Control until an exit: min over z of E[loss(E[z(s) - e^(-q(s)) z(s') | s])], where z = e^(-q_T) at the end.
 
-    Columns: state and next_state (B,) or (B, d), cost (B,), the running cost q(s); terminal (B,), 1 where s' is
+    Columns are state and next_state (B,) or (B, d), cost (B,), the running cost q(s); terminal (B,), 1 where s' is
     terminal; terminal_cost (B,), q_T(s') there (elsewhere it does not matter: put 0). At least one transition must
-    reach a terminal state: without, z = 0 is the solution. Where running costs below zero make it pay never to end,
+    reach a terminal state: otherwise z = 0 is the solution. Where running costs below zero make it pay never to end,
     there is no least cost, and the solution z of the equation is negative somewhere.
 
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
+
+    Examples
+    --------
     >>> data = Dataset(state=[0.0, 1.0], cost=[0.0, 0.0], next_state=[1.0, 2.0], terminal=[0, 1], terminal_cost=[0, 0])
     >>> FirstExit(data).terms(data.columns).offset.tolist()
     [-0.0, -1.0]
@@ -70,17 +79,30 @@ class FirstExit(Problem):
 
 
 class AverageCost(Problem):
-    """min over z of E[loss(E[λ z(s) - e^(-q(s)) z(s') | s] + z(s_0) - 1)], for a process that never ends.
+    """Control without an end: min over z of E[loss(E[λ z(s) - e^(-q(s)) z(s') | s] + z(s_0) - 1)].
 
     λ = e^(-c) is the principal eigenvalue of e^(-q) P and c the least average cost a step; z is its positive
-    eigenfunction, with z(s_0) = 1 at the reference state s_0. The normalisation stands inside the moment: against the
+    eigenfunction, with z(s_0) = 1 at the reference state s_0. The normalisation is part of the moment: against the
     left eigenvector, which is positive, the equation says z(s_0) = 1, and then that z is the eigenfunction.
-    `control.average_cost` finds λ together with z; here it is given. Columns: state, cost, next_state.
+    `control.average_cost` finds λ together with z; here it is given. Columns are state, cost and next_state.
 
     At an s_0 that the equation says nothing of, z(s_0) = 1 and z = 0 elsewhere would be a solution. So s_0 is the state
     of a Dataset nearest to the reference, which only sets z's scale; a reference outside their range is refused. With
     samples drawn on demand s_0 is the reference as given, and must be a state that they visit.
 
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    eigenvalue : float
+        The eigenvalue λ.
+    reference : float or array of shape (d,)
+        The reference state s_0.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
+
+    Examples
+    --------
     >>> AverageCost(Dataset(state=[0.1, 0.2], cost=[0, 0], next_state=[0.2, 0.1]), 1.0, 0.19).reference.tolist()
     [0.2]
     """

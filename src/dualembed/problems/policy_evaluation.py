@@ -23,20 +23,33 @@ from dualembed.sources import Dataset, Sample, Source
 
 
 class PolicyEvaluation(Problem):
-    """min over V of E[loss(E[ρ (V(s) - r - discount V(s') (not terminated)) | s])], zero at the policy's value.
+    """The value of a policy: min over V of E[loss(E[ρ (V(s) - r - discount V(s') (not terminated)) | s])].
 
-    Columns: state and next_state (B,) or (B, d), reward (B,); optional terminated (B,), 1 where the episode ended
-    with this transition and nothing follows (one cut short by a time limit is 0: its bootstrap counts); optional weight
-    (B,), the importance weight ρ = π(a|s) / π_b(a|s) for transitions of another policy π_b
-    (`data.policies.importance_weights`); optional steps (B,), how many steps the transition spans, its reward being
-    their discounted sum and its bootstrap discounted by as many powers (`data.trajectories.multi_step`).
+    Columns are state and next_state (B,) or (B, d) and reward (B,). Optional ones are terminated (B,), 1 where the
+    episode ended with this transition and nothing follows (one cut short by a time limit is 0: its bootstrap counts);
+    weight (B,), the importance weight ρ = π(a|s) / π_b(a|s) for transitions of another policy π_b
+    (`data.policies.importance_weights`); steps (B,), how many steps the transition spans, its reward being their
+    discounted sum and its bootstrap discounted by as many powers (`data.trajectories.multi_step`).
 
     The context is s alone: with (s, a) the equation would be asked of every action, which no stochastic policy's value
-    fulfils. For a `deterministic` policy (s, a) will do as well, from transitions with a column action (B,) or (B, a).
+    fulfils.
 
-    `reward_known` says that the reward is a function of the state, which makes the honest score sharper. A discount
-    of 1 needs episodes that end, since otherwise V plus any constant is a solution too.
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    discount : float
+        Discount of a step. A discount of 1 needs episodes that end, since otherwise V plus any constant is a solution
+        too.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of the moment.
+    reward_known : bool, default=False
+        Whether the reward is a function of the state, which makes the honest score sharper.
+    deterministic : bool, default=False
+        Whether the policy is deterministic: then the context is (s, a), with a column action (B,) or (B, a).
 
+    Examples
+    --------
     >>> chain = Dataset(state=[0.0, 1.0], reward=[0.0, 1.0], next_state=[1.0, 1.0], terminated=[0, 1])
     >>> PolicyEvaluation(chain, 0.5).terms(chain.columns).weights.tolist()
     [[1.0, -0.5], [1.0, -0.0]]

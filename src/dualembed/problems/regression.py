@@ -11,15 +11,24 @@ from dualembed.sources import Dataset, Sample, Source
 
 
 class InstrumentalVariables(Problem):
-    """min over f of E[loss_y(E[f(x) | context])], the context being z for the square loss and (z, y) for others.
+    """Regression with instruments: min over f of E[loss_y(E[f(x) | context])].
 
-    Columns: x (B,) or (B, dx), the treatment with any exogenous controls that f takes; y (B,); z (B,) or (B, dz), the
-    instruments with the same controls again.
+    Columns are x (B,) or (B, dx), the treatment with any exogenous controls that f takes; y (B,); z (B,) or (B, dz),
+    the instruments with the same controls again.
 
-    For the square loss only E[y | z] matters, so that z alone is the context: E[f(x) - y | z] = 0. For any other
+    For the square loss only E[y | z] matters, so z alone is the context: E[f(x) - y | z] = 0. For any other
     loss the dual variable loss'_y(E[f(x) | z, y]) depends on y by itself, and a context without y would be
     another objective (for the logistic loss one solved by u = 0); y is then the last column of the context.
 
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of f.
+
+    Examples
+    --------
     >>> data = Dataset(x=[0.0, 1.0], z=[0.1, 0.9], y=[1.0, 2.0])
     >>> InstrumentalVariables(data).terms(data.columns).context.shape
     (2, 1)
@@ -52,10 +61,17 @@ class InstrumentalVariables(Problem):
 
 
 class Invariance(Problem):
-    """min over f of E[loss_y(E[f(z) | x])], from samples with columns x, y and z.
+    """Regression on a mean over draws: min over f of E[loss_y(E[f(z) | x])].
 
-    x (B,) or (B, dx); y (B,); z one draw for each x, (B,) or (B, dz), or M draws, (B, M, dz).
+    Columns are x (B,) or (B, dx); y (B,); z, one draw for each x, (B,) or (B, dz), or M draws, (B, M, dz).
     The context is (x, y), y last: it determines what the dual variable may depend on.
+
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    loss : Loss, default=Square()
+        The loss of the conditional mean of f.
     """
 
     source: Source
@@ -77,11 +93,20 @@ class Invariance(Problem):
 
 
 class Unconditional(Problem):
-    """min over f of E_y[loss_y(E_z[f(z)])], y and z independent.
+    """Regression on a mean with nothing to condition on: min over f of E_y[loss_y(E_z[f(z)])], y and z independent.
 
-    Columns: y (B,) and z (B,) or (B, dz), in any pairing that does not relate them; for the square loss the
+    Columns are y (B,) and z (B,) or (B, dz), in any pairing that does not relate them. For the square loss the
     context is constant, since only E[f(z)] - E[y] matters, and for others it is y, on which loss'_y depends.
 
+    Parameters
+    ----------
+    source : Source
+        Samples with the columns above.
+    loss : Loss, default=Square()
+        The loss of the mean of f.
+
+    Examples
+    --------
     >>> data = Dataset(y=[1.0, 2.0], z=[0.1, 0.9])
     >>> Unconditional(data).terms(data.columns).context.tolist()
     [[1.0], [1.0]]

@@ -28,7 +28,19 @@ class EarlyStopWarning(RuntimeWarning):
 
 
 class Trace(eqx.Module):
-    """What the probe saw: at `steps` (and `samples` visited), its metric of the averaged and of the last iterates."""
+    """What the probe saw.
+
+    Attributes
+    ----------
+    steps : array of shape (n,)
+        Steps at which it looked.
+    samples : array of shape (n,)
+        Samples visited by then.
+    averaged : list
+        Its metric of the averaged iterates.
+    last : list
+        Its metric of the last iterates.
+    """
 
     steps: np.ndarray
     samples: np.ndarray
@@ -44,13 +56,30 @@ class Pair(eqx.Module):
 
 
 class Result(eqx.Module):
-    """A solved saddle: `primal` is f, `dual` is u, both callable on arrays.
+    """A solved saddle.
 
-    `primal` and `dual` are the averaged iterates where the solver averages (`last` has the last ones). `finite`
-    is False when the run diverged, and `message` then says at which step and what to change (it also speaks of other
-    early endings); `steps` is how many were taken. The functions are finite in either case. Where the model was chosen
-    by `selection.auto`, `record` says what was tried, and `uncertainty` has standard errors (square loss only). Of a
-    closed form `closed` has the sums that it comes from.
+    Attributes
+    ----------
+    primal : Function
+        The function f, callable on arrays; the average of iterates if the solver averages.
+    dual : DualFunction
+        The dual function u, likewise.
+    trace : Trace or None
+        What the probe saw.
+    finite : bool
+        Whether the run stayed finite. The functions are the last finite ones in either case.
+    last : Pair
+        The last iterates, primal and dual.
+    steps : int
+        Steps taken.
+    message : str
+        Why the run ended early, and what to change; empty if it did not.
+    uncertainty : Spread or None
+        Standard errors, from `selection.auto` (square loss only).
+    record : Record or None
+        What `selection.auto` tried.
+    closed : MomentFit or None
+        The sums behind a closed form.
     """
 
     primal: Function
@@ -66,9 +95,18 @@ class Result(eqx.Module):
 
 
 class Probe(eqx.Module):
-    """A metric(primal, dual) recorded along the way: every so many steps, or at the given ones (0 is the start).
+    """A metric recorded along the way.
 
-    Of the `iterates` it sees the averaged and the last; a slow metric need not be paid for both.
+    Parameters
+    ----------
+    metric : callable
+        A function of (primal, dual).
+    every : int, optional
+        Look every so many steps; by default about twenty times in a run.
+    at : sequence of int, default=()
+        Look at these steps too; 0 is the start.
+    iterates : sequence of {"averaged", "last"}
+        Which iterates the metric sees; by default both. A slow metric need not be paid for twice.
     """
 
     metric: Metric
@@ -98,13 +136,39 @@ class Probe(eqx.Module):
         self.iterates = iterates
 
     def look(self, averaged: Pair, last: Pair) -> tuple[Any, Any]:
-        """The metric of both pairs; None for one that is not wanted."""
+        """The metric of both pairs; None for one that is not wanted.
+
+        Parameters
+        ----------
+        averaged : Pair
+            The averaged iterates.
+        last : Pair
+            The last iterates.
+
+        Returns
+        -------
+        averaged : object
+            The metric of the averaged iterates.
+        last : object
+            The metric of the last iterates.
+        """
         pairs = zip(ITERATES, (averaged, last), strict=True)
         first, second = (self.metric(pair.primal, pair.dual) if name in self.iterates else None for name, pair in pairs)
         return first, second
 
     def marks(self, steps: int) -> set[int]:
-        """The steps, of a budget of `steps`, at which to look: always the last, about twenty where none are named."""
+        """The steps at which to look, always the last among them.
+
+        Parameters
+        ----------
+        steps : int
+            Steps of the whole run.
+
+        Returns
+        -------
+        set of int
+            The steps.
+        """
         every = self.every if self.every or self.at else max(1, steps // 20)
         regular = range(every, steps, every) if every else ()
         return {step for step in (*regular, *self.at, steps) if step <= steps}
@@ -115,15 +179,52 @@ class Solver(eqx.Module):
 
     @abstractmethod
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None) -> Result:
-        """Solve the saddle with randomness from the key."""
+        """Solve the saddle.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key; everything random follows from it.
+        saddle : Saddle
+            The problem with its two spaces.
+        probe : Probe or None
+            What to record along the way.
+
+        Returns
+        -------
+        Result
+            The functions f and u.
+        """
 
 
 def solve(key: jax.Array | int, saddle: Saddle, solver: Solver, probe: Probe | Metric | None = None) -> Result:
-    """The saddle's solution by the solver: `result.primal(x)` is f at x.
+    """Solve the saddle with the solver.
 
-    `key` is a JAX key or a whole number to seed one; everything random follows from it. `probe` is a metric
-    (primal, dual) -> number to record along the way, or a Probe that says when.
+    Parameters
+    ----------
+    key : array or int
+        A JAX key or a seed; everything random follows from it.
+    saddle : Saddle
+        The problem with its two spaces.
+    solver : Solver
+        How to solve it.
+    probe : Probe or callable, optional
+        A metric (primal, dual) -> number to record along the way, or a `Probe` that says when.
 
+    Returns
+    -------
+    Result
+        The solution: `result.primal(x)` is f at x.
+
+    Warns
+    -----
+    DivergenceWarning
+        If the iterates grew without bound.
+    EarlyStopWarning
+        If the run ended before its budget of steps or short of its tolerance.
+
+    Examples
+    --------
     >>> import dualembed as de
     >>> data = de.sources.Dataset(x=[0.0, 0.5, 1.0], z=[0.1, 0.4, 1.1], y=[0.0, 0.5, 1.0])
     >>> space = de.spaces.RKHS(de.kernels.Gaussian(0.5))

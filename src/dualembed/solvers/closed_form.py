@@ -28,13 +28,24 @@ CONDITION = 1e14  # of a scaled system, from which on its solution would be made
 
 
 class ClosedForm(Solver):
-    """θ = (AᵀWA + λ1)⁻¹ AᵀWb with W = (C + λ2)⁻¹, A = E[φgᵀ], C = E[φφᵀ], b = E[φ(y - offset)]; u = W(Aθ - b).
+    """The exact solution for the square loss in linear spaces, in one pass over a finite data set.
+
+    θ = (AᵀWA + λ1)⁻¹ AᵀWb with W = (C + λ2)⁻¹, A = E[φgᵀ], C = E[φφᵀ], b = E[φ(y - offset)]; u = W(Aθ - b).
 
     With `folds` > 1 only products of different folds enter AᵀWA and AᵀWb: A and b share their samples' noise, which
     with many moments would draw θ towards plain regression. With folds = 1 it is the empirical saddle point itself,
-    whose duality gap is zero. `groups` (n,) label rows that depend on each other, which then stay in one fold.
-    `selection.auto` gives it efficient weights, `noise` (r, r) in the place of C, and as `prior` what f's kernel may be
-    too, which standard errors know of. `result.closed` has the sums, for `standard_errors` and for more rows.
+    with a duality gap of zero. `result.closed` has the sums, for `standard_errors` and for more rows.
+
+    Parameters
+    ----------
+    folds : int, default=5
+        Number of folds.
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, which then stay in one fold.
+    noise : array of shape (r, r), optional
+        What stands in the place of C: efficient weights, from `selection.auto`.
+    prior : KernelPrior, optional
+        What f's kernel may be too, which standard errors know of; from `selection.auto`.
     """
 
     folds: int = eqx.field(default=5, static=True)
@@ -58,10 +69,24 @@ class ClosedForm(Solver):
 
 
 def standard_errors(saddle: Saddle, result: Result, *, groups: Any = None) -> Spread:
-    """f of a result of ClosedForm on this saddle, with the covariance of its weights.
+    """The function f of a `ClosedForm` result with the covariance of its weights.
 
-    It is the sampling error whatever the noise, summed within groups (episodes, say) where those are given, one label a
-    row, and what the penalty may hide (`linear.MomentSystem.error`, docs/maths.md).
+    It is the sampling error whatever the noise, summed within groups, and what the penalty may hide
+    (`linear.MomentSystem.error`, docs/maths.md).
+
+    Parameters
+    ----------
+    saddle : Saddle
+        The saddle that was solved.
+    result : Result
+        What `ClosedForm` gave.
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, such as episodes.
+
+    Returns
+    -------
+    Spread
+        The function with its errors.
     """
     check(saddle)
     if result.closed is None:
@@ -71,12 +96,14 @@ def standard_errors(saddle: Saddle, result: Result, *, groups: Any = None) -> Sp
 
 @final
 class SparseForm(Solver):
-    """(u, θ) of the saddle point as one system, solved by a sparse LU decomposition:
+    """The exact solution for the square loss in sparse features, such as tables of thousands of states.
+
+    (u, θ) solve one system, by a sparse LU decomposition:
 
         [-(C + λ2)   A ] [η]   [b]
         [    Aᵀ     λ1 ] [θ] = [0],     A = E[φgᵀ], C = E[φφᵀ], b = E[φ(y - offset)].
 
-    It is `ClosedForm(folds=1)` for tables of thousands of states, which it never writes out as dense matrices. With a
+    It is `ClosedForm(folds=1)` without dense matrices. With a
     table on either side and no penalty it solves the empirical equations E[moment | context] = 0 exactly.
     Features that no sample weighs, such as those of states where a process ends, have weight 0, as in the closed form.
     Any other direction on which the data say nothing makes the system singular, and a context whose equation holds for

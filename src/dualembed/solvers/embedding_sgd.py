@@ -22,12 +22,25 @@ from dualembed.spaces.linear import LinearSpace, Preconditioned
 
 @final
 class EmbeddingSGD(StochasticSolver):
-    """`steps` steps on batches of `batch` samples, with a schedule for each player.
+    """Embedding-SGD: stochastic descent in f and ascent in u.
 
     The slopes are batch means. Both players move from the old (f, u):
+
         f <- Π[f - γ_t (mean u(κ) Σ_k w_k ∂f(p_k) + λ1 f)],   u <- Π[u + γ'_t (mean (moment - loss*'(u)) ∂u(κ) - λ2 u)].
-    A `preconditioner` makes both players move in whitened coordinates, in which a badly conditioned saddle takes far
-    fewer steps, of size about 1.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Step sizes of u; by default those of f.
+    preconditioner : Preconditioner, optional
+        Both players move in whitened coordinates, in which a badly conditioned saddle takes far fewer steps, of size
+        about 1.
     """
 
     title: ClassVar[str] = "Embedding-SGD"
@@ -53,20 +66,35 @@ class EmbeddingSGD(StochasticSolver):
 
 @final
 class CentredEmbeddingSGD(StochasticSolver):
-    """u(κ) = a_f(κ) + v(κ), with a_f the part of the moment that the context κ determines and v in the dual space:
+    """Embedding-SGD with a centred dual u(κ) = a_f(κ) + v(κ), for the square loss.
+
+    a_f is the part of the moment that the context κ determines, and v is in the dual space:
 
         f <- f - γ_t mean u(κ) Σ_k w_k ∂f(p_k),   v <- v + γ'_t mean (moment - y - u(κ)) ∂v(κ).
 
-    For the square loss the best u is E[moment - y | κ]. In policy evaluation V(s) is known given s, and the reward is
-    where `reward_known` says so; all that is left for v to learn is -discount E[V(s') | s]. The noise of s' makes that
-    smooth, so that it may have a wider kernel than V, and steps of less variance. For every f the best v gives the same
-    u, and the steps of f are along the same slopes, so that the solution is that of `EmbeddingSGD`; where the context
-    determines nothing the two are one. But a_f follows f at once, so that together they are no longer the gradient of
-    one function. The result's `dual` is v, and not u: it is no argument for `duality_gap` or `Saddle.value`.
+    For the square loss the best u is E[moment - y | κ]. In policy evaluation V(s) is known given s, and so is the
+    reward if `reward_known` says so; all that is left for v to learn is -discount E[V(s') | s]. The noise of s' makes
+    that smooth: it may have a wider kernel than V, and steps of less variance. For every f the best v gives the same u,
+    and the steps of f are along the same slopes, so the solution is that of `EmbeddingSGD`; where the context
+    determines nothing the two are one. But a_f follows f at once, so together they are no longer the gradient of one
+    function. The result's `dual` is v, and not u: it is no argument for `duality_gap` or `Saddle.value`.
 
     Where s' is nearly determined by s there is nothing to gain: E[V(s') | s] is then as large and as rough as V, while
     the plain dual learns the residual alone.
 
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Step sizes of v; by default those of f.
+
+    Examples
+    --------
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
     >>> problem = de.problems.PolicyEvaluation(chain, 0.5, reward_known=True)
@@ -118,10 +146,21 @@ class Preconditioner(eqx.Module):
     noise only, and bound the whitened features of outliers.
 
     In these coordinates every direction that the ridges do not damp has about the same curvature. Each player's are
-    then shrunk by √(batch / (batch + the largest |whitened features|² of the pilot)), so that at steps of about 1 even
+    then shrunk by √(batch / (batch + the largest |whitened features|² of the pilot)): at steps of about 1 even
     a batch with an outlier brings a player to its optimum and not beyond it. Begin with steps of 1; 2 may
     be quicker where batches are small.
 
+    Parameters
+    ----------
+    rows : int, default=3000
+        Samples of the pilot.
+    primal_ridge : float, default=1e-3
+        Ridge of the primal, in largest eigenvalues.
+    dual_ridge : float, default=1e-3
+        Ridge of the dual, in largest eigenvalues.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import dualembed as de
     >>> x = np.linspace(-1, 1, 200)
@@ -145,7 +184,22 @@ class Preconditioner(eqx.Module):
             checks.single(name, getattr(self, name))
 
     def __call__(self, key: jax.Array, saddle: Saddle, batch: int) -> Saddle:
-        """The same saddle, its spaces seen in the new coordinates, for steps on batches of that size."""
+        """The same saddle with its spaces in the new coordinates.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        saddle : Saddle
+            The saddle; both spaces have a fixed number of features.
+        batch : int
+            Samples per step.
+
+        Returns
+        -------
+        Saddle
+            The saddle in whitened coordinates.
+        """
         for name in ("primal", "dual"):
             _check_player(name, saddle)
         pilot_key, primal_key, dual_key = jax.random.split(key, 3)

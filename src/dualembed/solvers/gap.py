@@ -18,10 +18,23 @@ from dualembed.spaces.base import Function, Regulariser
 
 
 class Gap(eqx.Module):
-    """ε_gap = best_response_of_dual - best_response_of_primal, that is max_u Φ(f, u) - min_f Φ(f, u).
+    """The duality gap max_u Φ(f, u) - min_f Φ(f, u).
 
-    Infinite, with `message` saying so, when f is neither penalised nor kept in a ball: Φ is then linear in f and
-    has no minimum. `residual` estimates how far the inner maximisation stayed from its optimum (0 when exact).
+    It is infinite, and `message` says so, when f is neither penalised nor kept in a ball: Φ is then linear in f and
+    has no minimum.
+
+    Attributes
+    ----------
+    value : float
+        The gap, best_response_of_dual - best_response_of_primal.
+    best_response_of_dual : float
+        The maximum over u, at f.
+    best_response_of_primal : float
+        The minimum over f, at u.
+    residual : float
+        Estimate of how far the inner maximisation stayed from its optimum; 0 if it is exact.
+    message : str
+        Why the gap is infinite; empty otherwise.
     """
 
     value: float
@@ -32,12 +45,28 @@ class Gap(eqx.Module):
 
 
 def duality_gap(saddle: Saddle, primal: Function, dual: DualFunction, sample: Sample | None = None) -> Gap:
-    """ε_gap of (primal, dual) on the samples (by default the whole finite data set), in float64.
+    """The duality gap of (primal, dual), in float64: how far the pair can be from the saddle point.
 
     Exact for the square loss. For other losses it is an estimate: the maximum is over the u of the dual's linear
     space that stay in the conjugate's domain, found through its Fenchel dual, any point of which bounds it from above;
     a dual behind a link need not be among them, and its penalty counts the norm before the link. Kernel expansions
     are taken over the whole RKHS, by the representer theorem, at a cost cubic in the number of points.
+
+    Parameters
+    ----------
+    saddle : Saddle
+        The problem with its spaces and penalties.
+    primal : Function
+        The function f.
+    dual : DualFunction
+        The dual function u.
+    sample : dict of arrays, optional
+        Samples; by default the whole finite data set.
+
+    Returns
+    -------
+    Gap
+        The gap and its two parts.
     """
     terms = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), saddle.terms(sample))
     moment = _moment(terms, primal)

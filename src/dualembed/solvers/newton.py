@@ -29,14 +29,23 @@ Weights = tuple[np.ndarray, np.ndarray]  # (θ, η)
 
 
 class Newton(Solver):
-    """The zero (θ, η) of the slopes that Embedding-SGD follows, penalties included, on the whole finite data set.
+    """Newton's method for smooth losses in linear spaces, on the whole finite data set.
 
-    With g = Σ_k w_k ψ(p_k), v = φᵀη, moment = gᵀθ + offset and the link's u(v) and slope(v, moment) they are
+    It finds the zero (θ, η) of the slopes that Embedding-SGD follows, penalties included. With g = Σ_k w_k ψ(p_k),
+    v = φᵀη, moment = gᵀθ + offset and the link's u(v) and slope(v, moment) they are
+
         P = mean u g + λ1 θ,   D = λ2 η - mean slope φ.
-    It is done when the relative residual, the larger of |P| / (rms |g| · rms loss'_y(offset)) and
-    |D| / (rms |φ| · (rms a + rms b)) where slope = a - b and a is its part linear in the moment, is at most
-    `tolerance`. If it is not within `steps` iterations, `message` says how far it came. The trace has the residual at
+
+    The relative residual is the larger of |P| / (rms |g| · rms loss'_y(offset)) and
+    |D| / (rms |φ| · (rms a + rms b)), where slope = a - b and a is its part linear in the moment. The trace has it at
     every iteration. The square loss takes one, and gives ClosedForm(folds=1).
+
+    Parameters
+    ----------
+    tolerance : float, default=1e-8
+        Relative residual at which it is done.
+    steps : int, default=50
+        Most iterations; if they do not suffice, the result's `message` says how far it came.
     """
 
     tolerance: float = eqx.field(default=1e-8, converter=checks.real)

@@ -39,10 +39,21 @@ class Seen(NamedTuple):
 
 
 class StochasticSolver(Solver):
-    """`steps` steps on batches of `batch` samples, with a schedule for each player, along the slopes a subclass gives.
+    """Steps on batches of samples, along the slopes that a subclass gives.
 
     A finite data set is passed over as often as the steps ask for, in a new order each time. The result is the
     average of the iterates weighted by the step sizes; the last iterates are kept too.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    batch : int
+        Samples per step.
+    primal_step : Schedule
+        Step sizes of f.
+    dual_step : Schedule or None
+        Step sizes of u; None for those of f.
     """
 
     title: ClassVar[str]  # its name in messages
@@ -62,17 +73,69 @@ class StochasticSolver(Solver):
 
     @abstractmethod
     def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
-        """Along which to descend in f at each point, (B, K), and to ascend in the dual space, (B,): batch means."""
+        """The slopes along which to descend in f and to ascend in the dual space: batch means.
+
+        Parameters
+        ----------
+        saddle : Saddle
+            The problem with its spaces, without samples.
+        seen : Seen
+            A batch, its terms, and the values of both functions there.
+
+        Returns
+        -------
+        primal : array of shape (B, K)
+            Slopes in f at each point.
+        dual : array of shape (B,)
+            Slopes in the dual space at each context.
+        """
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
-        """The saddle as the solver wants it; by default as it is."""
+        """The saddle as the solver wants it; by default as it is.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        saddle : Saddle
+            The problem with its spaces.
+
+        Returns
+        -------
+        Saddle
+            The saddle to run on.
+        """
         return saddle
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
-        """Raise one clear sentence where the solver cannot serve problems with such terms; by default it can."""
+        """Check that the solver can serve problems with such terms; by default it can.
+
+        Parameters
+        ----------
+        saddle : Saddle
+            The problem with its spaces.
+        terms : Terms
+            Terms of its samples.
+
+        Raises
+        ------
+        InputError
+            If it cannot.
+        """
 
     def schedule(self, player: str) -> Schedule:
-        """The player's step sizes."""
+        """The step sizes of a player.
+
+        Parameters
+        ----------
+        player : {"primal", "dual"}
+            The player.
+
+        Returns
+        -------
+        Schedule
+            Its step sizes.
+        """
         return self.primal_step if player == "primal" or self.dual_step is None else self.dual_step
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
@@ -98,7 +161,20 @@ class StochasticSolver(Solver):
         return record.result(run, self._stop_message(run, stop))
 
     def begin(self, key: jax.Array, saddle: Saddle) -> Run:
-        """The run before its first step, the samples checked and both spaces laid out."""
+        """The run before its first step, the samples checked and both spaces laid out.
+
+        Parameters
+        ----------
+        key : array
+            A JAX key.
+        saddle : Saddle
+            The problem with its spaces.
+
+        Returns
+        -------
+        Run
+            The state of the run.
+        """
         pilot_key, primal_key, dual_key = jax.random.split(key, 3)
         source = saddle.problem.source
         terms = saddle.terms(source.pilot(pilot_key, PILOT))
