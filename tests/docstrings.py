@@ -32,13 +32,9 @@ LATER = (  # rooms not checked yet
     "data",
     "embeddings",
     "estimators",
-    "linear",
     "plot",
-    "problems",
     "report",
-    "saving",
     "selection",
-    "solvers",
 )
 
 
@@ -56,7 +52,7 @@ class _Docstring(Validator):
     @property
     def signature_parameters(self) -> tuple[str, ...]:
         wordless = inspect.isclass(self.obj) and issubclass(self.obj, (enum.Enum, Exception))
-        return () if wordless else super().signature_parameters
+        return () if wordless else tuple(name for name in super().signature_parameters if name.strip("*_"))
 
 
 def public_objects() -> Iterator[Any]:

@@ -232,13 +232,19 @@ def _has_fields(kind: type) -> bool:
 class MissingFunction:
     """A function that a model had when it was saved, known by its name only; calling it says how to give it again.
 
-    `parameter` is the constructor's parameter that it was, if it was one.
+    Attributes
+    ----------
+    name : str
+        Its name, such as "policies:greedy".
+    parameter : str or None
+        The constructor's parameter that it was, if it was one.
     """
 
     name: str
     parameter: str | None = None
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise an `InputError` that says how to give the function again."""
         again = f"load(path, functions={{{self.name!r}: ...}})"
         if self.parameter is not None:
             again += f" or model.set_params({self.parameter}=...)"

@@ -35,10 +35,19 @@ BEGINNING = f'{{"__metadata__":{{"{ENTRY}":"'.encode()
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write the estimator, fitted or not, to one file, whole or not at all; the usual ending is .dualembed.
+    """Write the estimator, fitted or not, to one file, whole or not at all.
 
     A function among its parameters, such as a policy, is kept by its name only.
 
+    Parameters
+    ----------
+    model : estimator
+        One of dualembed's estimators.
+    path : str or path
+        The file; the usual ending is .dualembed.
+
+    Examples
+    --------
     >>> import tempfile, numpy as np
     >>> model = estimators.IVRegressor(primal="linear", dual="linear").fit([[0.0], [1.0], [3.0]], [1.0, 3.0, 7.0])
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -66,10 +75,26 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], functions: Mapping[str, Callable[..., Any]] | None = None) -> Any:
-    """The estimator in a file that `save` has written. No code from the file is run, nor any that it names.
+    """Read an estimator from a file that `save` has written.
 
-    `functions` gives functions again that the model had, by the names that `describe(path)["functions"]` lists. Arrays
-    of the model cannot be written to.
+    No code from the file is run, nor any that it names. Arrays of the model cannot be written to.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    functions : dict of callables, optional
+        Functions that the model had, by the names that `describe(path)["functions"]` lists.
+
+    Returns
+    -------
+    estimator
+        The model.
+
+    Raises
+    ------
+    InputError
+        If the file is no model, or one that this version cannot read.
     """
     number, description, tensors = unpacked(read(path), path)
     builder = Builder(tensors, functions or {})
@@ -89,9 +114,17 @@ def load(path: str | os.PathLike[str], functions: Mapping[str, Callable[..., Any
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What is in a model file, without building the model: plain values, fit for JSON.
 
-    `class`; `parameters`, objects in words; `fitted`, the names of what a fit has left; `rows` that it was fitted to
-    (None if unknown); `columns` by name (None without names); `functions` that must be given again; `version` of
-    dualembed that wrote it; `format`; and `bytes` of the file.
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    dict
+        `class`; `parameters`, objects in words; `fitted`, the names of what a fit has left; `rows` that it was fitted
+        to (None if unknown); `columns` by name (None without names); `functions` that must be given again; `version` of
+        dualembed that wrote it; `format`; and `bytes` of the file.
     """
     data = read(path)
     number, description, tensors = unpacked(data, path)
