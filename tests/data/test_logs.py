@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 from minari.data_collector import EpisodeBuffer
+from tests.recorded import DATA, needs_data
 
 from dualembed.checks import InputError
 from dualembed.data import log
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 NAMES = ["state", "action", "reward", "next_state", "terminated", "truncated", "episode"]
 
 # Two episodes: one that ends after 3 steps, one that a limit cuts after 4.
@@ -185,7 +184,7 @@ def test_something_else_altogether_is_refused() -> None:
         log(3)
 
 
-@pytest.mark.skipif(not (DATA / "rl").is_dir(), reason="the recorded demonstrations are not on this computer")
+@needs_data
 def test_human_demonstrations_lose_the_last_step_of_each_and_nothing_else() -> None:
     loaded = dict(np.load(DATA / "rl" / "adroit_door_human.npz"))
     ends = np.cumsum(loaded["episode_lengths"]) - 1

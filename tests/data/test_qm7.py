@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import urllib.error
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,10 @@ import numpy as np
 import platformdirs
 import pytest
 from scipy.io import savemat
+from tests.recorded import DATA, needs_data
 
 from dualembed.checks import InputError
 from dualembed.data import qm7
-
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "qm7.npz"
-needs_data = pytest.mark.skipif(not DATA.is_file(), reason="the QM7 data are not here")
 
 
 def table(molecules: int = 10, atoms: int = 4) -> dict[str, np.ndarray]:
@@ -173,7 +170,7 @@ def test_a_truncated_npz_and_one_without_folds_are_named(tmp_path: Path) -> None
 
 @needs_data
 def test_the_real_data_have_their_known_shape_and_range() -> None:
-    molecules = qm7.load(DATA)
+    molecules = qm7.load(DATA / "qm7.npz")
     assert molecules.coulomb.shape == (7165, 23, 23)
     assert molecules.folds.shape == (5, 1433)
     np.testing.assert_allclose(molecules.coulomb, molecules.coulomb.transpose(0, 2, 1))

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from tests.cli.tables import Shown, document
+from tests.recorded import needs_data
 
 from dualembed.cli import main
 from dualembed.data import read_table
@@ -29,14 +30,9 @@ def example(name: str) -> ModuleType:
     return module
 
 
-def needs(file: Path) -> None:
-    if not file.exists():
-        pytest.skip(f"the data of this example are not there: {file}")
-
-
+@needs_data
 def test_a_year_at_school_is_worth_what_two_stage_least_squares_says(tmp_path: Path) -> None:
     module = example("schooling")
-    needs(module.MEN)
     with pytest.warns(TrustWarning, match="the instruments are weak"):
         found = module.main(tmp_path / "schooling.png")
     assert found["instrument"][0] == pytest.approx(0.1315, abs=5e-5)
@@ -46,9 +42,9 @@ def test_a_year_at_school_is_worth_what_two_stage_least_squares_says(tmp_path: P
 
 
 @pytest.mark.slow
+@needs_data
 def test_the_share_of_food_falls_with_expenditure_and_the_band_says_so(tmp_path: Path) -> None:
     module = example("engel")
-    needs(module.HOUSEHOLDS)
     found, plain = module.main(500, tmp_path / "engel.png")
     assert found.share[0] > found.share[-1]
     assert plain.lower[0] > plain.upper[-1]
@@ -58,9 +54,9 @@ def test_the_share_of_food_falls_with_expenditure_and_the_band_says_so(tmp_path:
 
 
 @pytest.mark.slow
+@needs_data
 def test_the_learnt_time_to_the_helix_is_that_counted_along_the_paths(tmp_path: Path) -> None:
     module = example("alanine")
-    needs(module.TORSIONS)
     found = module.main(step=40, figure=tmp_path / "alanine.png")
     for learnt, std, mean, error in found.values():
         assert abs(learnt - mean) < 3 * np.hypot(std, error)

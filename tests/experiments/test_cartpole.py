@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.recorded import DATA, needs_data
 
 from dualembed.experiments import cartpole, navigation
 from dualembed.experiments.bellman import BLOCK
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 CHECK_POINTS = DATA / "cartpole_swingup.json"
 
 
-@pytest.mark.skipif(not CHECK_POINTS.exists(), reason=f"no check points at {CHECK_POINTS}; set DUALEMBED_DATA")
+@needs_data
 def test_cartpole_matches_the_check_points() -> None:
     document = json.loads(CHECK_POINTS.read_text(encoding="utf-8"))
     wanted = {"l_m": 0.5, "m_pendulum_kg": 0.5, "M_cart_kg": 0.5, "b_friction_N_per_m_per_s": 0.1, "g": 9.82}

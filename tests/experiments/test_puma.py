@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.recorded import DATA, needs_data
 
 from dualembed.experiments import puma
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 PARAMETERS, ACCELERATIONS = DATA / "puma560.json", DATA / "puma560_oracle.npz"
-needs_data = pytest.mark.skipif(
-    not (PARAMETERS.is_file() and ACCELERATIONS.is_file()), reason="the PUMA's check points are not here"
-)
 AT_REST = np.append(puma.TARGET, np.zeros(6))
 
 

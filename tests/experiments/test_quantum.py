@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.recorded import DATA, needs_data
 
 from dualembed import Saddle, kernels, problems, samplers, solve, solvers, sources, spaces
 from dualembed.checks import InputError
@@ -22,9 +22,6 @@ from dualembed.experiments.molecules import draw_matrices, mean_kernels, reorder
 from dualembed.experiments.report import write
 from dualembed.experiments.run import run
 from dualembed.progress import track
-
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "qm7.npz"
-needs_data = pytest.mark.skipif(not DATA.is_file(), reason="the QM7 data are not here")
 
 
 def made_up(count: int = 60, atoms: int = 5, *, smallest: int = 3, seed: int = 0) -> qm7.Molecules:
@@ -265,7 +262,7 @@ def test_without_the_data_the_loaders_sentence_ends_the_run(monkeypatch: pytest.
 
 @needs_data
 def test_four_draws_of_real_molecules_predict_better_than_the_sorted_matrix() -> None:
-    whole = qm7.load(DATA)
+    whole = qm7.load(DATA / "qm7.npz")
     some = np.random.default_rng(0).permutation(7165)[:1000]
     molecules = qm7.Molecules(whole.coulomb[some], whole.energy[some], np.arange(1000).reshape(5, 200))
     errors = []

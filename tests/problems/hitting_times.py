@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import jax
 import numpy as np
 
 import dualembed as de
 from dualembed import problems, solvers, sources, spaces
 
-DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "markov"
 EXACT = {"closed form": solvers.ClosedForm(folds=1), "sparse form": solvers.SparseForm()}
 TABLE = spaces.Table()
 

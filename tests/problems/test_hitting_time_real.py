@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
-from tests.problems.hitting_times import DATA, committor, hitting, solved
+from tests.problems.hitting_times import committor, hitting, solved
+from tests.recorded import DATA, skip_without_data
 
 import dualembed as de
 from dualembed import kernels, problems, solvers, sources, spaces
 
-LINKS, TORSIONS = DATA / "wikispeedia_links.tsv.gz", DATA / "ala2_phipsi_3x20ns.npz"
+LINKS, TORSIONS = DATA / "markov" / "wikispeedia_links.tsv.gz", DATA / "markov" / "ala2_phipsi_3x20ns.npz"
 
 # Random walks on the links between articles.
 
@@ -29,8 +30,7 @@ def strong_part(links: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def articles() -> np.ndarray:
-    if not LINKS.exists():
-        pytest.skip(f"the links between articles are not there: {LINKS}")
+    skip_without_data()
     with gzip.open(LINKS, "rt", encoding="utf-8") as file:
         rows = [line.split() for line in file if line.strip() and not line.startswith("#")]
     return np.unique(np.array(rows), return_inverse=True)[1].reshape(-1, 2)
@@ -112,8 +112,7 @@ def helical(angles: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def torsions() -> list[np.ndarray]:
-    if not TORSIONS.exists():
-        pytest.skip(f"the torsions of alanine dipeptide are not there: {TORSIONS}")
+    skip_without_data()
     with np.load(TORSIONS) as file:
         return [np.degrees(file[name].astype(float)) for name in file.files]
 
