@@ -24,6 +24,12 @@ RENAMED = {
 A_NAME = {"policies": "importance_weights", "propensities": "overlap", "trajectories": "follows"}
 
 
+def said_by(code: str) -> list[str]:
+    """The warnings of a program of its own; from 3.13 on Python repeats the line of code under each, indented."""
+    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
+    return [line for line in done.stderr.splitlines() if not line.startswith("  ")]
+
+
 @pytest.mark.parametrize("old", MOVED)
 def test_a_module_that_moved_has_the_same_parts(old: str) -> None:
     name, new = A_NAME[old.partition(".")[2]], importlib.import_module(MOVED[old])
@@ -38,8 +44,7 @@ def test_a_module_that_moved_has_the_same_parts(old: str) -> None:
 def test_it_warns_once_and_says_where_to(old: str) -> None:
     name = old.partition(".")[2]
     code = f"import dualembed as de\nde.{name}\nde.{name}.{A_NAME[name]}\nde.{name}.{A_NAME[name]}\n"
-    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip().splitlines() == [f"<string>:3: FutureWarning: {old} is deprecated; use {MOVED[old]}"]
+    assert said_by(code) == [f"<string>:3: FutureWarning: {old} is deprecated; use {MOVED[old]}"]
 
 
 @pytest.mark.parametrize("old", RENAMED)
@@ -50,6 +55,5 @@ def test_a_part_of_data_that_was_renamed_has_its_old_name_too(old: str) -> None:
         f"assert {old} is de.data.{old} is de.data.{RENAMED[old]}\n"
         f"assert {old!r} not in dir(de.data)"
     )
-    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True)
     said = f"<string>:2: FutureWarning: dualembed.data.{old} is deprecated; use dualembed.data.{RENAMED[old]}"
-    assert done.stderr.strip().splitlines() == [said]
+    assert said_by(code) == [said]
