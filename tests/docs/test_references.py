@@ -59,3 +59,12 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert target.exists(), link
         if name:
             assert name in map(anchor, headings(target.read_text(encoding="utf-8"))), link
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "Makefile", "README.md"])
+def test_tests_and_folders_that_are_named_exist(name: str) -> None:
+    paths = re.findall(
+        r"(?<![\w/.-])((?:tests|benchmarks|docs)/[\w/.*-]*\w)", (ROOT / name).read_text(encoding="utf-8")
+    )
+    assert paths
+    assert [path for path in paths if not list(ROOT.glob(path))] == []
