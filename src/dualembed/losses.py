@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logit, xlog1py, xlogy
+from numpy.typing import ArrayLike
 
 from dualembed import checks
 from dualembed.links import Clipped, Direct, Legendre, Link
@@ -179,7 +180,7 @@ class Loss(eqx.Module):
         """
         return jnp.clip(u, *self.domain(y))
 
-    def check_targets(self, y: Any) -> None:
+    def check_targets(self, y: ArrayLike) -> None:
         """Check that every target is a finite number that the loss is defined for.
 
         Parameters
@@ -254,7 +255,7 @@ def _between_zero_and_minus_label(y: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.minimum(-y, 0.0), jnp.maximum(-y, 0.0)
 
 
-def _check_labels(name: str, y: Any) -> None:
+def _check_labels(name: str, y: ArrayLike) -> None:
     """Raise unless every target is -1 or +1."""
     if checks.traced(y):
         return
@@ -365,7 +366,7 @@ class Logistic(Loss):
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _between_zero_and_minus_label(y)
 
-    def check_targets(self, y: Any) -> None:
+    def check_targets(self, y: ArrayLike) -> None:
         _check_labels("logistic", y)
 
     @property
@@ -386,7 +387,7 @@ class Hinge(LinearConjugate):
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _between_zero_and_minus_label(y)
 
-    def check_targets(self, y: Any) -> None:
+    def check_targets(self, y: ArrayLike) -> None:
         _check_labels("hinge", y)
 
 
@@ -427,7 +428,7 @@ class SmoothedHinge(QuadraticConjugate):
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return _between_zero_and_minus_label(y)
 
-    def check_targets(self, y: Any) -> None:
+    def check_targets(self, y: ArrayLike) -> None:
         _check_labels("smoothed hinge", y)
 
 
@@ -452,7 +453,7 @@ class SquaredHinge(QuadraticConjugate):
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.where(y > 0, -jnp.inf, 0.0 * y), jnp.where(y > 0, 0.0 * y, jnp.inf)
 
-    def check_targets(self, y: Any) -> None:
+    def check_targets(self, y: ArrayLike) -> None:
         _check_labels("squared hinge", y)
 
 
@@ -520,7 +521,7 @@ class Poisson(Loss):
     def domain(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         return 0.0 - y, _interval(0.0, jnp.inf, y)[1]
 
-    def check_targets(self, y: Any) -> None:
+    def check_targets(self, y: ArrayLike) -> None:
         if checks.traced(y):
             return
         checks.array("the targets", y)

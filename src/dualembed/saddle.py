@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
 from dualembed.links import Link
 from dualembed.losses import Loss
-from dualembed.problems.base import Problem, Terms
-from dualembed.sources import Dataset, Sample, Source
+from dualembed.problems.base import Problem, Terms, finite_data
+from dualembed.sources import Sample, Source
 from dualembed.spaces.base import Function, FunctionSpace, Regulariser
 
 
@@ -164,9 +163,9 @@ class Saddle(eqx.Module):
             Points, weights, offsets, contexts and targets.
         """
         if sample is None:
-            if not isinstance(self.problem.source, Dataset):
-                raise checks.InputError("sample must be given: this problem's source is not a finite data set")
-            sample = self.problem.source.columns
+            sample = finite_data(
+                self.problem, "sample must be given: this problem's source is not a finite data set"
+            ).columns
         else:
             sample = {name: checks.array(name, column) for name, column in sample.items()}
         terms = self.batch_terms(sample)
@@ -237,7 +236,7 @@ class DualFunction(eqx.Module):
     link: Link
     loss: Loss
 
-    def __call__(self, context: Any, target: Any = None) -> jax.Array:
+    def __call__(self, context: ArrayLike, target: ArrayLike | None = None) -> jax.Array:
         """Dual variables at contexts.
 
         Parameters

@@ -16,8 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.ndimage import map_coordinates
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.sources import Dataset, Plan, PlannedSource, Sample
 
 Draw = Callable[[jax.Array, jax.Array], jax.Array]
@@ -65,7 +67,7 @@ class AdditiveNoise(Sampler):
         Standard deviation of the noise: one for all coordinates, or one for each.
     """
 
-    scale: float | jax.Array | np.ndarray = eqx.field(converter=_exact)
+    scale: float | jax.Array | Floats = eqx.field(converter=_exact)
 
     def __check_init__(self) -> None:
         checks.not_negative("scale", self.scale)
@@ -206,7 +208,7 @@ class Group(Sampler):
         The elements of the group.
     """
 
-    matrices: jax.Array | np.ndarray = eqx.field(converter=_exact)
+    matrices: jax.Array | Floats = eqx.field(converter=_exact)
 
     def __check_init__(self) -> None:
         if checks.traced(self.matrices):
@@ -291,7 +293,7 @@ class Orbit(eqx.Module):
         checks.count("count", count)
         self.keys, self.sampler = jax.random.split(key_of(key), count), _callable(sampler)
 
-    def __call__(self, xs: Any) -> jax.Array:
+    def __call__(self, xs: ArrayLike) -> jax.Array:
         """The images of points.
 
         Parameters
@@ -308,7 +310,7 @@ class Orbit(eqx.Module):
         return jax.vmap(one, in_axes=(None, 0))(self.keys, jnp.asarray(xs, dtype=float))
 
 
-def draws(key: jax.Array | int, sampler: Draw, xs: Any, count: int = 1) -> np.ndarray:
+def draws(key: jax.Array | int, sampler: Draw, xs: ArrayLike, count: int = 1) -> Floats:
     """Draw z from p(z | x) for each input.
 
     Parameters

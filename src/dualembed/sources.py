@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 from dualembed.deprecation import renamed
 
-Sample = dict[str, Any]  # of JAX or NumPy arrays
+Sample = Mapping[str, AnyArray]
 Span = tuple["Plan", int, int]
 
 
@@ -155,7 +156,7 @@ class Dataset(PlannedSource):
 
     table: Sample
 
-    def __init__(self, **columns: Any) -> None:
+    def __init__(self, **columns: ArrayLike) -> None:
         if not columns:
             raise checks.InputError("a Dataset needs at least one column, such as Dataset(x=..., y=..., z=...)")
         self.table = {name: _as_column(name, column) for name, column in columns.items()}
@@ -194,7 +195,7 @@ class Dataset(PlannedSource):
         return DatasetPlan(self.columns, order, first_visit)
 
 
-def _as_column(name: str, column: Any) -> Any:
+def _as_column(name: str, column: ArrayLike) -> AnyArray:
     """The column, checked, with all its digits: as NumPy float64 on the host, unless it is being traced."""
     checked = checks.array(name, column)
     return checked if checks.traced(checked) else np.asarray(column, dtype=np.float64)
@@ -309,7 +310,7 @@ class Stream(Source):
 
     buffer: _Buffer = eqx.field(static=True)
 
-    def __init__(self, batches: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, batches: Iterable[Mapping[str, ArrayLike]]) -> None:
         if isinstance(batches, dict):
             raise checks.InputError("a Stream needs an iterable of batches; for one dictionary of columns use Dataset")
         try:
@@ -369,9 +370,9 @@ class StreamPlan(Plan):
 class _Buffer:
     """Rows waiting between the iterator and the solver."""
 
-    def __init__(self, batches: Iterator[dict[str, Any]]) -> None:
+    def __init__(self, batches: Iterator[Mapping[str, ArrayLike]]) -> None:
         self.batches = batches
-        self.waiting: list[dict[str, np.ndarray]] = []
+        self.waiting: list[dict[str, Floats]] = []
         self.held = 0
 
     def fill(self, rows: int) -> None:
@@ -409,14 +410,14 @@ class _Buffer:
         self.waiting = [{name: column[rows:] for name, column in joined.items()}]
         self.held -= rows
 
-        def stack(column: np.ndarray) -> jax.Array:
+        def stack(column: Floats) -> jax.Array:
             stacked = np.zeros((padded, batch, *column.shape[1:]), dtype=column.dtype)
             stacked[:count] = column[:rows].reshape(count, batch, *column.shape[1:])
             return jnp.asarray(stacked)
 
         return {name: stack(column) for name, column in joined.items()}
 
-    def _join(self) -> dict[str, np.ndarray]:
+    def _join(self) -> dict[str, Floats]:
         if len(self.waiting) > 1:
             names = self.waiting[0]
             self.waiting = [{name: np.concatenate([part[name] for part in self.waiting]) for name in names}]

@@ -18,7 +18,7 @@ from dualembed.linear.moments import pseudo_inverse
 from dualembed.linear.sums import gather, gather_moments
 from dualembed.links import Direct
 from dualembed.losses import Loss
-from dualembed.problems.base import iter_terms
+from dualembed.problems.base import finite_data, iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.solvers.closed_form import check, check_penalties, feature_maps, penalty_value
@@ -66,7 +66,7 @@ class LSTD(Solver):
         for terms in iter_terms(saddle.problem, sample):
             check_first_point("LSTD", terms)
         features = primal_features(key, saddle)
-        rows = len(next(iter(saddle.problem.source.table.values())))  # type: ignore[attr-defined]  # by `check`
+        rows = finite_data(saddle.problem).rows
         cross, target = gather(saddle.problem, features, np.zeros(rows, dtype=int), count=1, sample=sample).means()
         ridge = (float(self.ridge) + penalty_value(saddle.primal_penalty)) * np.eye(features.size)
         # Where A is singular the least weights are taken: features that never occur say nothing.
@@ -79,7 +79,7 @@ class LSTD(Solver):
         """The samples, without their importance weights if these are not wanted."""
         if self.weighted:
             return None
-        table = saddle.problem.source.table  # type: ignore[attr-defined]  # a Dataset, by `check`
+        table = finite_data(saddle.problem).table
         return {name: column for name, column in table.items() if name != "weight"}
 
 
@@ -171,7 +171,7 @@ class BatchSAA(Solver):
             theta, residuals = newton_descent(saddle, features, tolerance=float(self.tolerance), steps=self.steps)
         function = LinearFunction(features, theta)
         nothing = no_dual(saddle)
-        rows = saddle.problem.source.rows  # type: ignore[attr-defined]  # a Dataset, by `check_penalties`
+        rows = finite_data(saddle.problem).rows
         taken = np.arange(len(residuals))
         trace = Trace(taken, taken * rows, residuals, residuals)
         finite = bool(np.all(np.isfinite(theta)))

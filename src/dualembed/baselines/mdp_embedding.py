@@ -23,6 +23,7 @@ from dualembed.kernels import Kernel
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.problems import PolicyEvaluation
+from dualembed.problems.base import finite_data
 from dualembed.saddle import DualFunction
 from dualembed.schedules import OffsetLinear, Schedule
 from dualembed.solvers.base import DivergenceWarning, Metric, Pair, Probe, Result, Trace
@@ -55,7 +56,7 @@ class EmbeddedTransitions(eqx.Module):
                 f"SGD in an embedded process minimises the squared Bellman error, not the {type(problem.loss).__name__}"
                 " loss; use losses.Square()"
             )
-        table = {name: np.asarray(column) for name, column in problem.source.table.items()}  # type: ignore[attr-defined]
+        table = {name: np.asarray(column) for name, column in finite_data(problem).table.items()}
         ones = np.ones(len(table["reward"]))
         return EmbeddedTransitions(
             table["state"].reshape(len(ones), -1),
@@ -136,7 +137,7 @@ class EmbeddedSGD(eqx.Module):
         draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
         kept = data.drawn(draw_key, self.cap)
         embedding, course = self.embed(embed_key, kept, data)
-        order = problem.source.plan(order_key, batch=self.batch, steps=self.steps).order  # type: ignore[attr-defined]
+        order = finite_data(problem).plan(order_key, batch=self.batch, steps=self.steps).order
         with jax.enable_x64(True):
             # In float32 what is kept up would drift away from the weights it follows, step by step.
             course = jax.tree.map(jnp.asarray, course)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -86,7 +86,7 @@ def _parts(source: Any) -> Iterator[Columns]:
 
 def _fields(source: Any) -> dict[str, Any]:
     """What a log holds, under one name for each thing."""
-    get = source.get if isinstance(source, Mapping) else lambda name: getattr(source, name, None)
+    get: Callable[[str], Any] = source.get if isinstance(source, Mapping) else lambda name: getattr(source, name, None)
     found = {}
     for meant, aliases in ALIASES.items():
         values = [value for value in map(get, aliases) if value is not None]

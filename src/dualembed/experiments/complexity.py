@@ -28,6 +28,7 @@ from dualembed import baselines, kernels, problems, schedules, solvers, sources,
 from dualembed.experiments.bellman import smoothed
 from dualembed.experiments.experiment import Axes, Candidates, Contender, Curve, Experiment, Round, Settings
 from dualembed.experiments.report import FONT, Report
+from dualembed.problems.base import finite_data
 from dualembed.saddle import Saddle
 from dualembed.selection import auto
 from dualembed.spaces.nystrom import whitened
@@ -243,7 +244,7 @@ class TwoStep(Sized):
 
     def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
         """One after the other."""
-        table = trial.problem(samples).source.columns  # type: ignore[attr-defined]  # a Dataset
+        table = finite_data(trial.problem(samples)).columns
         data = {"context": table["x"], "target": table["y"], "draws": table["z"]}
         rivals = (
             baselines.ConditionalEmbeddingTwoStep(

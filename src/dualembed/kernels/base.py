@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 
-Parameter = float | jax.Array | np.ndarray
+Parameter = float | jax.Array | Floats
 """A hyper-parameter: one number, or one for each coordinate."""
 
 
@@ -28,7 +29,7 @@ class Kernel(eqx.Module):
     __array_ufunc__: ClassVar[None] = None  # so that a NumPy number times a kernel comes to `__rmul__`
 
     @abc.abstractmethod
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         """The values k(x_i, z_j).
 
         Parameters
@@ -45,7 +46,7 @@ class Kernel(eqx.Module):
         """
 
     @abc.abstractmethod
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         """The values k(x_i, x_i).
 
         Parameters
@@ -59,7 +60,7 @@ class Kernel(eqx.Module):
             Kernel values.
         """
 
-    def __call__(self, x: Any, z: Any) -> Any:
+    def __call__(self, x: AnyArray, z: AnyArray) -> AnyArray:
         """The values k(x_i, z_j): the same as `gram`.
 
         Parameters
@@ -212,10 +213,10 @@ class Sum(Kernel):
     def __check_init__(self) -> None:
         _check_parts(self.left, self.right)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         return self.left.gram(x, z) + self.right.gram(x, z)
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         return self.left.diagonal(x) + self.right.diagonal(x)
 
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
@@ -247,10 +248,10 @@ class Product(Kernel):
     def __check_init__(self) -> None:
         _check_parts(self.left, self.right)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         return self.left.gram(x, z) * self.right.gram(x, z)
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         return self.left.diagonal(x) * self.right.diagonal(x)
 
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
@@ -281,11 +282,11 @@ class Scaled(Kernel):
         checks.positive("a kernel's amplitude", self.amplitude)
         checks.single("a kernel's amplitude", self.amplitude)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         values = self.kernel.gram(x, z)
         return values * parameter(self.amplitude, values)
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         values = self.kernel.diagonal(x)
         return values * parameter(self.amplitude, values)
 
@@ -351,15 +352,15 @@ class Columns(Kernel):
             )
         self.kernel.check(len(self.columns))
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         return self.kernel.gram(self._chosen(xp, x), self._chosen(xp, z))
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         xp, x = aligned(self, x)
         return self.kernel.diagonal(self._chosen(xp, x))
 
-    def _chosen(self, xp: Any, x: Any) -> Any:
+    def _chosen(self, xp: Any, x: AnyArray) -> AnyArray:
         # Slices, unlike an index array, fuse into whatever reads them.
         return xp.stack([x[:, column] for column in self.columns], axis=1)
 
@@ -393,18 +394,18 @@ def aligned(kernel: Kernel, *points: Any) -> tuple[Any, ...]:
     return xp, *(rows if xp.issubdtype(rows.dtype, xp.floating) else rows.astype(float) for rows in arrays)
 
 
-def parameter(value: Parameter, like: Any) -> Any:
+def parameter(value: Parameter, like: AnyArray) -> AnyArray:
     """The hyper-parameter, ready to meet an array without changing its namespace or precision."""
     plain = isinstance(like, np.ndarray) and not checks.traced(value)
     return np.asarray(value, dtype=like.dtype) if plain else value
 
 
-def inner_products(xp: Any, x: Any, z: Any) -> Any:
+def inner_products(xp: Any, x: AnyArray, z: AnyArray) -> AnyArray:
     """The products x_i·z_j, shape (n, m), never in the reduced precision that accelerators default to."""
     return x @ z.T if xp is np else jnp.matmul(x, z.T, precision="highest")
 
 
-def centred(x: Any, z: Any) -> tuple[Any, Any]:
+def centred(x: AnyArray, z: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Both sets of points seen from the first z, which no kernel of x - z can tell.
 
     Points far from the origin would lose the digits of their differences as soon as they are divided by a
@@ -414,7 +415,7 @@ def centred(x: Any, z: Any) -> tuple[Any, Any]:
     return x - origin, z - origin
 
 
-def squared_distances(xp: Any, x: Any, z: Any) -> Any:
+def squared_distances(xp: Any, x: AnyArray, z: AnyArray) -> AnyArray:
     """The squared distances |x_i - z_j|^2, shape (n, m), of centred points.
 
     One coordinate is subtracted directly; several are multiplied out as one matrix product, which in the tiles
@@ -425,7 +426,7 @@ def squared_distances(xp: Any, x: Any, z: Any) -> Any:
     return xp.maximum((x**2).sum(axis=1)[:, None] + (z**2).sum(axis=1) - 2 * inner_products(xp, x, z), 0)
 
 
-def root(xp: Any, squared: Any) -> Any:
+def root(xp: Any, squared: AnyArray) -> AnyArray:
     """The square root, with slope 0 instead of infinity at 0."""
     return np.sqrt(squared) if xp is np else _root(squared)
 
@@ -444,7 +445,7 @@ def _root_slope(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[
     return length, slope * tangents[0]
 
 
-def angle(xp: Any, cosine: Any) -> Any:
+def angle(xp: Any, cosine: AnyArray) -> AnyArray:
     """The angle in [0, π] of a cosine that rounding may push past ±1, with slope 0 there, not infinity."""
     within = xp.abs(cosine) < 1
     beyond = xp.where(cosine > 0, cosine * 0, cosine * 0 + math.pi)

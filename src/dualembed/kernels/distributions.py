@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 from dualembed.kernels.base import Kernel, Parameter, aligned, check_positive, parameter
 from dualembed.kernels.stationary import Gaussian
 from dualembed.samplers import key_of
@@ -78,15 +79,15 @@ class HaarIntegral(Kernel):
             )
         self.kernel.check(dim)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         return mean_gram(self.kernel, self.orbits(xp, x), self.orbits(xp, z))
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         xp, x = aligned(self, x)
         return mean_diagonal(self.kernel, self.orbits(xp, x))
 
-    def orbits(self, xp: Any, x: Any) -> Any:
+    def orbits(self, xp: Any, x: AnyArray) -> AnyArray:
         """The images of points under the group.
 
         Parameters
@@ -149,17 +150,17 @@ class MeanOverDraws(Kernel):
             )
         self.kernel.check(self.dimension)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         # Samples of different sizes may meet, so the two are aligned one by one.
         _, x = aligned(self, x)
         _, z = aligned(self, z)
         return mean_gram(self.kernel, self._draws(x), self._draws(z))
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         _, x = aligned(self, x)
         return mean_diagonal(self.kernel, self._draws(x))
 
-    def _draws(self, x: Any) -> Any:
+    def _draws(self, x: AnyArray) -> AnyArray:
         return x.reshape(x.shape[0], -1, self.dimension)
 
 
@@ -200,7 +201,7 @@ class ProbabilityProduct(Kernel):
         """The kernel without its factor."""
         return Gaussian(self.noise * (2 / self.power) ** 0.5)
 
-    def factor(self, dim: int) -> Any:
+    def factor(self, dim: int) -> jax.Array:
         """The value k(x, x) = Π_j (2πσ_j²)^(-ρ) (πσ_j²/ρ)^(1/2).
 
         Parameters
@@ -215,15 +216,15 @@ class ProbabilityProduct(Kernel):
         """
         return jnp.exp(self._log_factor(jnp, self.noise, self.power, dim))
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         values = self.gaussian.gram(x, z)
         return values * self._factor_like(values, np.shape(x)[1])
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         values = self.gaussian.diagonal(x)
         return values * self._factor_like(values, np.shape(x)[1])
 
-    def _factor_like(self, values: Any, dim: int) -> Any:
+    def _factor_like(self, values: AnyArray, dim: int) -> Any:
         xp = np if isinstance(values, np.ndarray) else jnp
         noise, power = parameter(self.noise, values), parameter(self.power, values)
         return xp.exp(self._log_factor(xp, noise, power, dim))
@@ -249,7 +250,7 @@ class ProbabilityProduct(Kernel):
         )
 
 
-def rotations(key: jax.Array | int, count: int, dimension: int) -> np.ndarray:
+def rotations(key: jax.Array | int, count: int, dimension: int) -> Floats:
     """Rotations drawn uniformly from SO(d): elements for a `HaarIntegral`.
 
     The orthogonal factor of a Gaussian matrix, its signs settled by the triangular one, is uniform on O(d); swapping
@@ -284,7 +285,7 @@ def rotations(key: jax.Array | int, count: int, dimension: int) -> np.ndarray:
     return factors
 
 
-def mean_gram(kernel: Kernel, x: Any, z: Any) -> Any:
+def mean_gram(kernel: Kernel, x: AnyArray, z: AnyArray) -> AnyArray:
     """mean over a, b of k(x_ia, z_jb), shape (n, m), for x (n, A, d) and z (m, B, d); never an array of all four."""
     if 0 in (x.shape[0], z.shape[0]):
         return (jnp if isinstance(x, jax.Array) else np).zeros((x.shape[0], z.shape[0]), dtype=x.dtype)
@@ -300,7 +301,7 @@ def mean_gram(kernel: Kernel, x: Any, z: Any) -> Any:
     return jax.lax.scan(add, start, jnp.swapaxes(z, 0, 1))[0] / z.shape[1]
 
 
-def _blockwise(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+def _blockwise(kernel: Kernel, x: Floats, z: Floats) -> Floats:
     """The same in NumPy, so many images of each side at a time that a block of values stays near BLOCK."""
     (n, images_x, dim), (m, images_z, _) = x.shape, z.shape
     some_x = max(1, min(images_x, BLOCK // (n * m)))
@@ -314,7 +315,7 @@ def _blockwise(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:
     return total / (images_x * images_z)
 
 
-def mean_diagonal(kernel: Kernel, x: Any) -> Any:
+def mean_diagonal(kernel: Kernel, x: AnyArray) -> AnyArray:
     """mean over a, b of k(x_ia, x_ib), shape (n,), for x (n, A, d)."""
     if isinstance(x, jax.Array) or checks.traced(kernel):
         return jax.lax.map(lambda images: kernel.gram(images, images).mean(), jnp.asarray(x), batch_size=64)

@@ -8,6 +8,7 @@ from typing import Any, final
 import equinox as eqx
 
 from dualembed import checks
+from dualembed.arrays import AnyArray
 from dualembed.kernels.base import (
     Kernel,
     Parameter,
@@ -46,13 +47,13 @@ class Polynomial(Kernel):
         checks.single("Polynomial's offset", self.offset)
         check_positive(self, "scale")
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         centre = parameter(self.centre, x)
         scaled = (x - centre) * parameter(self.scale, x)
         return (inner_products(xp, scaled, z - centre) + parameter(self.offset, x)) ** self.degree
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         _, x = aligned(self, x)
         squares = parameter(self.scale, x) * (x - parameter(self.centre, x)) ** 2
         return (squares.sum(axis=1) + parameter(self.offset, x)) ** self.degree
@@ -86,7 +87,7 @@ class ArcCosine(Kernel):
         check_positive(self, "bandwidth", "bias")
         checks.single("ArcCosine's bias", self.bias)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         lengths = xp.sqrt(_squared_lengths(self, x)[:, None] * _squared_lengths(self, z))
         cosine = _biased_products(self, xp, x, z=z) / lengths
@@ -99,7 +100,7 @@ class ArcCosine(Kernel):
         bent = 3 * xp.sin(theta) * cosine + (math.pi - theta) * (1 + 2 * cosine**2)
         return lengths**2 * bent / math.pi
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         _, x = aligned(self, x)
         return (1, 1, 3)[self.degree] * _squared_lengths(self, x) ** self.degree
 
@@ -125,24 +126,24 @@ class ArcSine(Kernel):
         check_positive(self, "bandwidth", "bias")
         checks.single("ArcSine's bias", self.bias)
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         lengths = (1 + 2 * _squared_lengths(self, x))[:, None] * (1 + 2 * _squared_lengths(self, z))
         sine = 2 * _biased_products(self, xp, x, z=z) / xp.sqrt(lengths)
         return 1 - 2 / math.pi * angle(xp, sine)
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         xp, x = aligned(self, x)
         squared = 2 * _squared_lengths(self, x)
         return 1 - 2 / math.pi * angle(xp, squared / (1 + squared))
 
 
-def _biased_products(kernel: ArcCosine | ArcSine, xp: Any, x: Any, *, z: Any) -> Any:
+def _biased_products(kernel: ArcCosine | ArcSine, xp: Any, x: AnyArray, *, z: AnyArray) -> AnyArray:
     """The products x̃_i·z̃_j, shape (n, m), of x̃ = (bias, x / bandwidth)."""
     bandwidth = parameter(kernel.bandwidth, x)
     return inner_products(xp, x / bandwidth, z / bandwidth) + parameter(kernel.bias, x) ** 2
 
 
-def _squared_lengths(kernel: ArcCosine | ArcSine, x: Any) -> Any:
+def _squared_lengths(kernel: ArcCosine | ArcSine, x: AnyArray) -> AnyArray:
     """The products x̃_i·x̃_i, shape (n,)."""
     return ((x / parameter(kernel.bandwidth, x)) ** 2).sum(axis=1) + parameter(kernel.bias, x) ** 2

@@ -10,9 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from dualembed import checks
+from dualembed.arrays import AnyArray
 from dualembed.kernels.base import (
     Kernel,
     Parameter,
@@ -28,7 +30,7 @@ from dualembed.kernels.base import (
 class Stationary(Kernel):
     """A kernel of x - z with k(x, x) = 1."""
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         """Ones, shape (n,)."""
         xp, x = aligned(self, x)
         return xp.ones(x.shape[0], dtype=x.dtype)
@@ -53,7 +55,7 @@ class Radial(Stationary):
         check_positive(self, "bandwidth")
 
     @abc.abstractmethod
-    def profile(self, xp: Any, squared: Any) -> Any:
+    def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         """The kernel as a function of r^2.
 
         Parameters
@@ -86,7 +88,7 @@ class Radial(Stationary):
             Scales.
         """
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         x, z = centred(x, z)
         bandwidth = parameter(self.bandwidth, x)
@@ -126,7 +128,7 @@ class Gaussian(Radial):
     [[1.0], [0.6065]]
     """
 
-    def profile(self, xp: Any, squared: Any) -> Any:
+    def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         return xp.exp(-0.5 * squared)
 
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
@@ -145,7 +147,7 @@ class Matern32(Radial):
         Length scale: one number, or one for each coordinate.
     """
 
-    def profile(self, xp: Any, squared: Any) -> Any:
+    def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         distance = math.sqrt(3) * root(xp, squared)
         return (1 + distance) * xp.exp(-distance)
 
@@ -165,7 +167,7 @@ class Matern52(Radial):
         Length scale: one number, or one for each coordinate.
     """
 
-    def profile(self, xp: Any, squared: Any) -> Any:
+    def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         distance = math.sqrt(5) * root(xp, squared)
         return (1 + distance + 5 / 3 * squared) * xp.exp(-distance)
 
@@ -193,7 +195,7 @@ class Laplacian(Stationary):
     def __check_init__(self) -> None:
         check_positive(self, "bandwidth")
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         x, z = centred(x, z)
         bandwidth = parameter(self.bandwidth, x)
@@ -226,12 +228,12 @@ class Periodic(Stationary):
     def __check_init__(self) -> None:
         check_positive(self, "period", "bandwidth")
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         x, z = (self._on_circles(xp, rows) for rows in centred(x, z))
         return xp.exp(-0.5 * squared_distances(xp, x, z))
 
-    def _on_circles(self, xp: Any, x: Any) -> Any:
+    def _on_circles(self, xp: Any, x: AnyArray) -> AnyArray:
         """Points (cos, sin)(2π x / period) / bandwidth, 2 |sin(π (x - z) / period)| / bandwidth apart."""
         turns = x / parameter(self.period, x)
         angles = 2 * math.pi * (turns - xp.round(turns))
@@ -248,19 +250,19 @@ class Periodic(Stationary):
 class Categorical(Kernel):
     """1 if x and z agree in all coordinates, otherwise 0; float32 tells whole numbers apart up to 2^24."""
 
-    def gram(self, x: Any, z: Any) -> Any:
+    def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         xp, x, z = aligned(self, x, z)
         equal = xp.ones((x.shape[0], z.shape[0]), dtype=bool)
         for j in range(x.shape[1]):
             equal = equal & (x[:, j, None] == z[:, j])
         return equal.astype(x.dtype)
 
-    def diagonal(self, x: Any) -> Any:
+    def diagonal(self, x: AnyArray) -> AnyArray:
         xp, x = aligned(self, x)
         return xp.ones(x.shape[0], dtype=x.dtype)
 
 
-def median_bandwidth(points: Any, coefficient: float = 1.0, most: int = 1000, *, seed: int = 0) -> float:
+def median_bandwidth(points: ArrayLike, coefficient: float = 1.0, most: int = 1000, *, seed: int = 0) -> float:
     """A bandwidth for points: the coefficient times the median distance between two of them.
 
     Pairs that coincide count only while they are the minority.

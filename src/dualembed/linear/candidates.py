@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+from dualembed.arrays import Floats
 from dualembed.spaces.features import FeatureMap, evaluate_functions
 
 
@@ -17,7 +18,7 @@ class RidgePath(eqx.Module):
     ridges: Any  # (E,)
     weights: Any  # (E, K + 2, m)
 
-    def values(self, points: np.ndarray) -> np.ndarray:
+    def values(self, points: Floats) -> Floats:
         """f at points (n, d) for every ridge, each way: (E, n, K + 2)."""
         ridges, ways, size = self.weights.shape
         found = evaluate_functions(self.features, self.weights.reshape(-1, size), points)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.stats import t as student
 
+from dualembed.arrays import Floats
 from dualembed.estimates import Estimate
 from dualembed.linear.functional import Functional
 from dualembed.linear.path import Average, Estimates
@@ -51,12 +52,12 @@ class LinearFit(eqx.Module):
         features, weights = self._whole()
         return LinearFunction(features, weights[0])
 
-    def replicates(self, points: np.ndarray) -> np.ndarray:
+    def replicates(self, points: Floats) -> Floats:
         """f at points (n, d) on all rows and without each group, (n, 1 + K)."""
         features, weights = self._whole()
         return evaluate_functions(features, weights, points)
 
-    def _whole(self) -> tuple[Stack, np.ndarray]:
+    def _whole(self) -> tuple[Stack, Floats]:
         """All features side by side, and the weights (1 + K, m) of f in them."""
         paths, shares = list(self.candidates.paths), list(self.candidates.weights)
         if self.candidates.offset is not None:
@@ -77,7 +78,7 @@ class LinearFit(eqx.Module):
         """How many standard errors an interval of that level reaches to either side."""
         return float(student.ppf(0.5 + level / 2, self.freedom))
 
-    def evaluate(self, points: np.ndarray, beyond: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(self, points: Floats, beyond: Any = 0.0) -> tuple[Floats, Floats]:
         """(values, standard errors) of f at points (n, d), which may be further `beyond` the data than they show."""
         beyond = np.broadcast_to(beyond, len(points))
         blocks = [slice(start, start + BLOCK) for start in range(0, len(points), BLOCK)]
@@ -85,11 +86,11 @@ class LinearFit(eqx.Module):
         values, errors = (np.concatenate(each) for each in zip(*found, strict=True)) if found else (np.zeros(0),) * 2
         return values, errors
 
-    def _evaluate(self, points: np.ndarray, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _evaluate(self, points: Floats, beyond: Floats) -> tuple[Floats, Floats]:
         spread = self.candidates.at(points)
         return spread.value, np.hypot(spread.stderr, self.size * (self.outside(points) + beyond))
 
-    def std(self, points: Any) -> np.ndarray:
+    def std(self, points: Any) -> Floats:
         """The standard errors (n,) of f at points (n, d)."""
         return self.evaluate(np.asarray(points, dtype=np.float64))[1]
 
@@ -102,7 +103,7 @@ class LinearFit(eqx.Module):
         """What standard errors come from: itself."""
         return (self,)
 
-    def interval(self, points: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, points: Any, level: float = 0.95) -> tuple[Floats, Floats]:
         """(lower, upper), each covering f(x) at each point by itself with that probability."""
         values, errors = self.evaluate(np.asarray(points, dtype=np.float64))
         half = self.quantile(level) * errors
@@ -115,7 +116,7 @@ class LinearFit(eqx.Module):
         spread = self.answer([(1.0, Functional(points[:, None], shares[:, None]))])
         return Estimate(float(spread.value), float(np.hypot(spread.stderr, self.extrapolation(points, shares))))
 
-    def extrapolation(self, points: np.ndarray, shares: np.ndarray) -> float:
+    def extrapolation(self, points: Floats, shares: Floats) -> float:
         """What f may be off by at points (n, d) outside the data: one standard deviation of it for each of theirs."""
         return float(self.size * np.mean(np.abs(shares) * self.outside(points)))
 
@@ -127,12 +128,12 @@ class LinearFit(eqx.Module):
         each = np.sum(part.shares * self.replicates(flat)[:, 0].reshape(part.shares.shape), axis=1)
         return float(each.var(ddof=1) / len(each))
 
-    def outside(self, points: np.ndarray) -> np.ndarray:
+    def outside(self, points: Floats) -> Floats:
         """How far each point (n, d) is from the data, in standard deviations a coordinate; 0 among them."""
         away = nearest(points, np.asarray(self.places), self.scale)
         return np.asarray(np.maximum(away - self.reach, 0.0) / np.sqrt(points.shape[1]))
 
-    def representer(self, part: Functional) -> list[np.ndarray]:
+    def representer(self, part: Functional) -> list[Floats]:
         """ω (m,) for each path: Σ ωᵀφ at a row's first point is the weight of its residual in the functional of f."""
         found = []
         for path, sums, shares in zip(self.candidates.paths, self.sums, self.candidates.weights, strict=True):
@@ -145,7 +146,7 @@ class LinearFit(eqx.Module):
             found.append(omega)
         return found
 
-    def density(self, representer: Sequence[np.ndarray], points: np.ndarray) -> np.ndarray:
+    def density(self, representer: Sequence[Floats], points: Floats) -> Floats:
         """The weights (n,) that rows with these first points (n, d) have."""
         parts = zip(self.candidates.paths, representer, strict=True)
         return np.sum([evaluate_functions(path.features, omega[None], points)[:, 0] for path, omega in parts], axis=0)
@@ -159,13 +160,13 @@ class LinearFit(eqx.Module):
         return Overlap(negative, float((visits @ weights) ** 2 / squares / visits.sum()))
 
 
-def nearest(points: np.ndarray, places: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def nearest(points: Floats, places: Floats, scale: Floats) -> Floats:
     """The distance (n,) from each point to the nearest place, coordinates being measured by `scale` (d,)."""
     blocks = [points[start : start + BLOCK] / scale for start in range(0, len(points), BLOCK)]
     return np.concatenate([cdist(block, places / scale).min(axis=1) for block in blocks]) if blocks else np.zeros(0)
 
 
-def reach_of(places: np.ndarray, scale: np.ndarray) -> float:
+def reach_of(places: Floats, scale: Floats) -> float:
     """The distance from one place to the nearest other that nearly none exceeds."""
     distances = cdist(places / scale, places / scale)
     np.fill_diagonal(distances, np.inf)

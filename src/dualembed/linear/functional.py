@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import RidgePath
 from dualembed.spaces.features import FeatureMap, moment_features
 
@@ -20,22 +21,22 @@ class Functional:
     points are from all that the fit could learn of, by what their coordinates do not show; 0 where they are left out.
     """
 
-    points: np.ndarray
-    shares: np.ndarray
-    groups: np.ndarray | None = None
-    constants: np.ndarray | None = None
-    strays: np.ndarray | None = None
+    points: Floats
+    shares: Floats
+    groups: Integers | None = None
+    constants: Floats | None = None
+    strays: Floats | None = None
 
     @property
     def sampled(self) -> bool:
         """Whether the rows are a sample of the data's own."""
         return self.groups is not None and bool(np.any(self.groups >= 0))
 
-    def rows(self, features: FeatureMap) -> np.ndarray:
+    def rows(self, features: FeatureMap) -> Floats:
         """Each row's Σ_j shares_j ψ(points_j), (n, m)."""
         return moment_features(features, self.points, self.shares)
 
-    def values(self, path: RidgePath, into: np.ndarray) -> np.ndarray:
+    def values(self, path: RidgePath, into: Integers) -> Floats:
         """c(f), but for constants, for every ridge of a path, each way: (E, K + 2).
 
         `into` gives the number below K of the left-out group that each of the data's groups is a part of.
@@ -44,14 +45,14 @@ class Functional:
         each = [*means, means[0]]  # debiased on all rows
         return np.stack([path.weights[:, way] @ vector for way, vector in enumerate(each)], axis=1)
 
-    def constant(self, into: np.ndarray) -> np.ndarray:
+    def constant(self, into: Integers) -> Floats:
         """The mean of the constants, each way: (K + 2,)."""
         if self.constants is None:
             return np.zeros(int(into.max()) + 3)
         means = self.means(self.constants[:, None], into)[:, 0]
         return np.append(means, means[0])
 
-    def means(self, rows: np.ndarray, into: np.ndarray) -> np.ndarray:
+    def means(self, rows: Floats, into: Integers) -> Floats:
         """The mean of rows (n, m), over all of them and without those of each left-out group: (1 + K, m)."""
         groups = int(into.max()) + 1
         total, count = rows.sum(axis=0), np.full(1 + groups, len(rows))

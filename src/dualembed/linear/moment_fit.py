@@ -8,7 +8,9 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dualembed.arrays import Floats
 from dualembed.kernels import Kernel
 from dualembed.linear.moments import MomentSystem, pseudo_inverse
 from dualembed.linear.spread import Spread
@@ -28,7 +30,7 @@ class KernelPrior(eqx.Module):
     landmarks: Any  # (q, d)
     whitener: Any  # (q, m)
 
-    def covariances(self) -> Iterator[tuple[float, np.ndarray]]:
+    def covariances(self) -> Iterator[tuple[float, Floats]]:
         """(probability, covariance (m, m) of the weights) of each: K^(-1/2) K' K^(-1/2) on the landmarks.
 
         One at a time: together they would be as large as the features of all rows.
@@ -64,7 +66,7 @@ class MomentFit(eqx.Module):
         penalty: float,
         *,
         dual_penalty: float,
-        noise: np.ndarray | None = None,
+        noise: Floats | None = None,
         prior: KernelPrior | None = None,
     ) -> MomentFit:
         """The solution of the sums, for features of f and of the dual."""
@@ -97,7 +99,7 @@ class MomentFit(eqx.Module):
         """The mean square of residuals."""
         return self.sums.residual_variance(np.asarray(self.weights))
 
-    def with_scores(self, problem: Problem, groups: Any = None) -> MomentFit:
+    def with_scores(self, problem: Problem, groups: ArrayLike | None = None) -> MomentFit:
         """The same with Ω of the problem's rows, summed within groups where those are given, one label a row."""
         scores = gather_scores(problem, self.function, self.dual, groups=groups)
         return dataclasses.replace(self, scores=scores)
@@ -120,18 +122,18 @@ class MomentFit(eqx.Module):
         root = inverse @ (directions * np.sqrt(np.maximum(spread, 0.0) / self.sums.rows))
         return Spread(to_numpy(self.dual), inverse @ (cross @ self.weights - target[:, 0]), root)
 
-    def row_weights(self, problem: Problem, functional: np.ndarray) -> np.ndarray:
+    def row_weights(self, problem: Problem, functional: Floats) -> Floats:
         """The weight (n,) of each row of the problem in functionalᵀθ, which is the mean of weight times target.
 
         It is that of products of all rows together: across folds a row counts by its fold.
         """
         omega = self.plain_system.representer(functional, self.penalty)
-        parts: Sequence[np.ndarray] = [
+        parts: Sequence[Floats] = [
             evaluate_features(to_numpy(self.dual), terms.context) @ omega for terms in iter_terms(problem)
         ]
         return np.concatenate(parts)
 
-    def extended(self, problem: Problem, groups: Any = None) -> MomentFit:
+    def extended(self, problem: Problem, groups: ArrayLike | None = None) -> MomentFit:
         """The solution on the problem's rows besides all earlier ones, in the same features.
 
         The prior's amplitude stays as it is: the penalty is the residual variance over the rows and it.

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dualembed.arrays import Floats
 from dualembed.linear.sums import Sums
 
-Priors = Iterable[tuple[float, np.ndarray]]
+Priors = Iterable[tuple[float, Floats]]
 
 
 class MomentSystem:
@@ -21,7 +22,7 @@ class MomentSystem:
     weighted by the noise that they have.
     """
 
-    def __init__(self, sums: Sums, dual_penalty: float = 0.0, *, noise: np.ndarray | None = None) -> None:
+    def __init__(self, sums: Sums, dual_penalty: float = 0.0, *, noise: Floats | None = None) -> None:
         self.sums = sums
         self.cross, target = sums.means()
         self.target = target[:, 0]
@@ -37,7 +38,7 @@ class MomentSystem:
         return other
 
     @functools.cached_property
-    def products(self) -> tuple[np.ndarray, np.ndarray]:
+    def products(self) -> tuple[Floats, Floats]:
         """(N, AᵀWb); from several groups, the mean of A_jᵀWA_k and A_jᵀWb_k over different j and k."""
         root, sums = np.sqrt(self._weight)[:, None], self.sums
         crosses = [root * (self._vectors.T @ each) for each in sums.cross]
@@ -53,20 +54,20 @@ class MomentSystem:
         return (normal + normal.T) / (2 * pairs), right / pairs
 
     @functools.cached_property
-    def _decomposed(self) -> tuple[np.ndarray, np.ndarray]:
+    def _decomposed(self) -> tuple[Floats, Floats]:
         return tuple(np.linalg.eigh(self.products[0]))  # type: ignore[return-value]
 
     @property
-    def spectrum(self) -> np.ndarray:
+    def spectrum(self) -> Floats:
         """The eigenvalues (m,) of N, ascending."""
         return self._decomposed[0]
 
     @property
-    def pulled(self) -> np.ndarray:
+    def pulled(self) -> Floats:
         """AᵀWb (m,) in the coordinates of N's eigenvectors."""
         return np.asarray(self._decomposed[1].T @ self.products[1])
 
-    def weights(self, penalty: float) -> np.ndarray:
+    def weights(self, penalty: float) -> Floats:
         """θ (m,), without directions that are within noise which no penalty damps.
 
         The most negative eigenvalue of products across groups shows how large noise alone can be.
@@ -76,15 +77,15 @@ class MomentSystem:
         reliable = pseudo_inverse(spectrum, penalty) * ((spectrum > noise) | (penalty >= noise))
         return np.asarray(basis @ (reliable * self.pulled))
 
-    def witness(self, theta: np.ndarray) -> np.ndarray:
+    def witness(self, theta: Floats) -> Floats:
         """W(Aθ - b), (r,): where the moment still differs from its target."""
         return self._weigh(self.cross @ theta - self.target)
 
-    def influence(self, penalty: float) -> np.ndarray:
+    def influence(self, penalty: float) -> Floats:
         """(N + λ1)⁻¹AᵀW, (m, r): what a move of the moments b adds to θ."""
         return self._inverse(penalty) @ self._weigh(self.cross).T
 
-    def representer(self, functional: np.ndarray, penalty: float) -> np.ndarray:
+    def representer(self, functional: Floats, penalty: float) -> Floats:
         """ω (r,) with functionalᵀθ = E[(ωᵀφ) t]: the weight of a row in the functional of f is ωᵀφ."""
         return self._weigh(self.cross @ (self._inverse(penalty) @ functional))
 
@@ -93,7 +94,7 @@ class MomentSystem:
         positive = np.maximum(self.spectrum, 0.0)
         return float(np.sum(positive / np.maximum(positive + penalty, np.finfo(float).tiny)))
 
-    def singular_values(self) -> np.ndarray:
+    def singular_values(self) -> Floats:
         """Roots of the eigenvalues of N against E[ggᵀ], descending.
 
         They are the correlations of what f can make of the moment with what the context tells of it.
@@ -105,7 +106,7 @@ class MomentSystem:
         half = basis[:, kept] / np.sqrt(sizes[kept])
         return np.sqrt(np.clip(np.linalg.eigvalsh(half.T @ self.products[0] @ half)[::-1], 0.0, 1.0))
 
-    def error(self, penalty: float, scores: np.ndarray, *, variance: float) -> np.ndarray:
+    def error(self, penalty: float, scores: Floats, *, variance: float) -> Floats:
         """A root R (m, m) of the covariance RRᵀ of θ: its sampling error, and what the penalty may hide.
 
         Moments have the covariance Ω / n, Ω the `scores` (r, r), whatever the noise; with H = (N + λ1)⁻¹
@@ -120,7 +121,7 @@ class MomentSystem:
         bias = basis * (np.sqrt(variance / rows * penalty) * pseudo_inverse(spectrum, penalty))
         return _compressed(np.concatenate([bias, self.influence(penalty) @ _root(scores / rows)], axis=1))
 
-    def mixed_error(self, penalty: float, scores: np.ndarray, theta: np.ndarray, priors: Priors) -> np.ndarray:
+    def mixed_error(self, penalty: float, scores: Floats, theta: Floats, priors: Priors) -> Floats:
         """The same where it is not known which of several `priors` of θ, (probability, covariance P), is right.
 
         λ1 = σ² / n is then the noise of a moment alone. Under one prior the posterior has V = λ1 (N + λ1 P⁻¹)⁻¹ and
@@ -141,17 +142,17 @@ class MomentSystem:
             total += probability * (covariance - explained @ explained.T + sampled @ sampled.T + np.outer(move, move))
         return _root(total)
 
-    def _inverse(self, penalty: float) -> np.ndarray:
+    def _inverse(self, penalty: float) -> Floats:
         spectrum, basis = self._decomposed
         return np.asarray((basis * pseudo_inverse(spectrum, penalty)) @ basis.T)
 
-    def _weigh(self, moments: np.ndarray) -> np.ndarray:
+    def _weigh(self, moments: Floats) -> Floats:
         """W times moments, (r,) or (r, n)."""
         weight = self._weight if moments.ndim == 1 else self._weight[:, None]
         return np.asarray(self._vectors @ (weight * (self._vectors.T @ moments)))
 
 
-def pseudo_inverse(values: np.ndarray, penalty: float) -> np.ndarray:
+def pseudo_inverse(values: Floats, penalty: float) -> Floats:
     """1/(value + penalty) where that is above rounding, else 0: directions the data say nothing about stay out.
 
     Products across groups may have small negative eigenvalues, where noise outweighs signal; they count as zero.
@@ -162,12 +163,12 @@ def pseudo_inverse(values: np.ndarray, penalty: float) -> np.ndarray:
     return np.where(kept, 1.0 / np.where(kept, shifted, 1.0), 0.0)
 
 
-def _root(covariance: np.ndarray) -> np.ndarray:
+def _root(covariance: Floats) -> Floats:
     """R with RRᵀ the covariance, what rounding made of it aside."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def _compressed(root: np.ndarray) -> np.ndarray:
+def _compressed(root: Floats) -> Floats:
     """A root with as many columns as rows at most, of the same RRᵀ."""
     return root if root.shape[1] <= root.shape[0] else np.asarray(np.linalg.qr(root.T, mode="r")).T

@@ -16,6 +16,7 @@ import equinox as eqx
 import numpy as np
 from scipy.linalg import LinAlgWarning
 
+from dualembed.arrays import Floats
 from dualembed.linear.candidates import RidgePath
 from dualembed.linear.functional import Functional
 from dualembed.linear.sums import Sums
@@ -33,8 +34,8 @@ def solution_path(
     sums: Sums,
     ridges: Sequence[float],
     *,
-    looks: Callable[[np.ndarray], Sequence[np.ndarray]],
-    shares: np.ndarray,
+    looks: Callable[[Floats], Sequence[Floats]],
+    shares: Floats,
 ) -> RidgePath:
     """The solutions of (A + ridge s I')θ = b along falling ridges, s being the mean square of a feature.
 
@@ -45,8 +46,8 @@ def solution_path(
     scale, whole = sums.mean_square, sums.means()
     rests = [sums.means_without(group) for group in range(sums.groups)]
     columns = np.arange(1, 1 + sums.groups) % sums.target.shape[2]  # each group its own target, where there are some
-    found: list[np.ndarray] = []
-    seen: list[Sequence[np.ndarray]] = []
+    found: list[Floats] = []
+    seen: list[Sequence[Floats]] = []
     for ridge in ridges:
         with warnings.catch_warnings():
             # Where a group holds all that determines f, what is left without it is singular, and its error infinite.
@@ -65,7 +66,7 @@ def solution_path(
     return RidgePath(features, np.asarray(ridges[: len(found)], dtype=np.float64), np.stack(found))
 
 
-def _ended(answers: Sequence[np.ndarray], shares: np.ndarray) -> bool:
+def _ended(answers: Sequence[Floats], shares: Floats) -> bool:
     """Whether the answers (..., K + 2) along a path so far call for no smaller ridge."""
     if len(answers) < 3:
         return False
@@ -78,7 +79,7 @@ def _ended(answers: Sequence[np.ndarray], shares: np.ndarray) -> bool:
     return bool(settled.all() or hopeless.all())
 
 
-def jackknife(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def jackknife(values: Floats, shares: Floats) -> Floats:
     """The variance (...) of answers, from those on all rows and without each group, (..., 1 + K).
 
     `shares` (K,) is how much of the data each group is: groups may be of several sizes (the pseudo-values of Busing,
@@ -94,7 +95,7 @@ def jackknife(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def ridge_bias(values: np.ndarray) -> np.ndarray:
+def ridge_bias(values: Floats) -> Floats:
     """What the ridge leaves in answers (E, ..., K + 2) of a path, (E, ...).
 
     It is the larger of |debiased - P| and |P(ridge) - P(next ridge)|.
@@ -105,7 +106,7 @@ def ridge_bias(values: np.ndarray) -> np.ndarray:
     return np.asarray(bias)
 
 
-def squared_error(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def squared_error(values: Floats, shares: Floats) -> Floats:
     """S² + 4β² of answers (E, ..., K + 2) of a path, (E, ...); infinite where there is none."""
     error = jackknife(values[..., :-1], shares) + BIAS * ridge_bias(values) ** 2
     return np.where(np.isfinite(error), error, np.inf)
@@ -115,15 +116,15 @@ def squared_error(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
 class Estimates:
     """Answers of any shape, with what their errors are made of."""
 
-    value: np.ndarray
-    sampling: np.ndarray  # variance over groups of rows
-    bias: np.ndarray  # what ridges leave, in the root mean square over candidates
-    between: np.ndarray  # variance between candidates
-    replicates: np.ndarray  # the answer without each left-out group, (..., K)
-    influence: np.ndarray  # what each group of rows adds to the answer, (..., F)
+    value: Floats
+    sampling: Floats  # variance over groups of rows
+    bias: Floats  # what ridges leave, in the root mean square over candidates
+    between: Floats  # variance between candidates
+    replicates: Floats  # the answer without each left-out group, (..., K)
+    influence: Floats  # what each group of rows adds to the answer, (..., F)
 
     @property
-    def stderr(self) -> np.ndarray:
+    def stderr(self) -> Floats:
         """The standard error."""
         return np.sqrt(self.sampling + BIAS * self.bias**2 + self.between)
 
@@ -162,7 +163,7 @@ class Average(eqx.Module):
         """
         return len(self.shares) - 1
 
-    def at(self, points: np.ndarray) -> Estimates:
+    def at(self, points: Floats) -> Estimates:
         """f at points (n, d)."""
         pairs = zip(self.paths, self.influence, strict=True)
         influence = np.sum([evaluate_functions(path.features, own.T, points) for path, own in pairs], axis=0)
@@ -182,7 +183,7 @@ class Average(eqx.Module):
                 influence += factor * np.bincount(part.groups[inside], moves, minlength=len(influence))
         return self.combine(values, influence)
 
-    def each(self, parts: Sequence[tuple[float, Functional]]) -> list[np.ndarray]:
+    def each(self, parts: Sequence[tuple[float, Functional]]) -> list[Floats]:
         """The sum of factor times functional of every candidate, each way: (E, K + 2) for each path."""
         constant = np.sum([factor * part.constant(self.into) for factor, part in parts], axis=0)
         if self.offset is not None:
@@ -194,7 +195,7 @@ class Average(eqx.Module):
             for path in self.paths
         ]
 
-    def combine(self, values: Sequence[np.ndarray], influence: np.ndarray) -> Estimates:
+    def combine(self, values: Sequence[Floats], influence: Floats) -> Estimates:
         """The answers to questions, from their values (E, ..., K + 2) on each path and what groups add, (..., F)."""
         weights = np.concatenate(self.weights)
         used = weights > 0
@@ -205,7 +206,7 @@ class Average(eqx.Module):
         sampling = self.sampling(mean, influence)
         return Estimates(mean[..., 0], sampling, bias, between, mean[..., 1:], influence)
 
-    def sampling(self, values: np.ndarray, influence: np.ndarray) -> np.ndarray:
+    def sampling(self, values: Floats, influence: Floats) -> Floats:
         """The variance of answers (..., 1 + K), on all rows and without each left-out group, of which groups are parts.
 
         The jackknife over a few left-out groups knows how f really moves without them, but has few of them. What many
@@ -221,7 +222,7 @@ class Average(eqx.Module):
         ratio = np.divide(exact, coarse, out=np.ones_like(exact), where=coarse > 0)
         return np.where((coarse > 0) & np.isfinite(exact), fine * np.maximum(ratio, 1.0), exact)
 
-    def _function(self, part: Functional) -> np.ndarray:
+    def _function(self, part: Functional) -> Floats:
         """Each row's Σ_j shares_j f(points_j) + constant, (n,)."""
         found = np.zeros(len(part.points)) if part.constants is None else np.array(part.constants, dtype=np.float64)
         for path, weights in zip(self.paths, self.weights, strict=True):
@@ -231,7 +232,7 @@ class Average(eqx.Module):
         return found
 
 
-def _variance_of_sum(parts: np.ndarray) -> np.ndarray:
+def _variance_of_sum(parts: Floats) -> Floats:
     """The variance (...) of a sum of independent parts (..., K)."""
     count = parts.shape[-1]
     return np.asarray(np.sum((parts - parts.mean(axis=-1, keepdims=True)) ** 2, axis=-1) * count / (count - 1))
@@ -258,7 +259,7 @@ def mix(answers: Sequence[Estimates], average: Average) -> Estimates:
     return Estimates(np.asarray(value), variance, bias, np.asarray(apart), replicates, influence)
 
 
-def first_order(path: RidgePath, shares: np.ndarray, fine: Sums, into: np.ndarray) -> np.ndarray:
+def first_order(path: RidgePath, shares: Floats, fine: Sums, into: Floats) -> Floats:
     """What each of the groups of the sums adds to the weights of f in the path's features, to first order: (m, F).
 
     f is the sum of the path's candidates times `shares` (E,), and `into` the left-out group each group is a part of:

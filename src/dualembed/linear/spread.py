@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.estimates import Estimate, check_level
 from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 
@@ -27,15 +27,15 @@ class Spread(eqx.Module):
     """
 
     features: FeatureMap
-    weights: Any
-    root: Any
+    weights: Floats
+    root: Floats
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
         """What standard errors come from: itself."""
         return (self,)
 
-    def values(self, xs: Any) -> np.ndarray:
+    def values(self, xs: ArrayLike) -> Floats:
         """The values of f.
 
         Parameters
@@ -50,7 +50,7 @@ class Spread(eqx.Module):
         """
         return np.asarray(self._psi(xs) @ self.weights)
 
-    def std(self, xs: Any) -> np.ndarray:
+    def std(self, xs: ArrayLike) -> Floats:
         """The standard errors of f.
 
         Parameters
@@ -65,7 +65,7 @@ class Spread(eqx.Module):
         """
         return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
 
-    def interval(self, xs: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, xs: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
         """Intervals that cover f(x) at each point by itself with probability `level`.
 
         Parameters
@@ -87,7 +87,7 @@ class Spread(eqx.Module):
         half = norm.ppf(0.5 + level / 2) * np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
         return psi @ self.weights - half, psi @ self.weights + half
 
-    def band(self, xs: Any, level: float = 0.95, *, draws: int = 2000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def band(self, xs: ArrayLike, level: float = 0.95, *, draws: int = 2000, seed: int = 0) -> tuple[Floats, Floats]:
         """A band that covers f at all the points at once with probability `level`, by the multiplier bootstrap.
 
         The half-width is a quantile of sup_x |f*(x) - f(x)| / std(x) times std(x). With normal multipliers the
@@ -123,7 +123,7 @@ class Spread(eqx.Module):
         half = np.quantile(largest, level) * std
         return psi @ self.weights - half, psi @ self.weights + half
 
-    def average(self, xs: Any, weights: Any = None) -> Estimate:
+    def average(self, xs: ArrayLike, weights: ArrayLike | None = None) -> Estimate:
         """The mean of f over the points with its standard error, the points taken as given.
 
         Parameters
@@ -145,7 +145,7 @@ class Spread(eqx.Module):
         row = weights @ psi
         return Estimate(float(row @ self.weights), float(np.linalg.norm(row @ self.root)))
 
-    def _psi(self, xs: Any) -> np.ndarray:
+    def _psi(self, xs: ArrayLike) -> Floats:
         points = np.asarray(xs, dtype=np.float64)
         points = points[:, None] if points.ndim == 1 and self.features.dimension == 1 else points
         if points.ndim != 2 or points.shape[1] != self.features.dimension:

@@ -8,11 +8,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from dualembed import checks
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import RidgePath
-from dualembed.problems.base import TILE, Problem, Terms, iter_terms
+from dualembed.problems.base import TILE, Problem, Terms, finite_data, iter_terms
 from dualembed.sources import Sample
 from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
@@ -46,13 +48,13 @@ class Sums:
         Sum Σ t² of all groups.
     """
 
-    count: np.ndarray
-    cross: np.ndarray
-    target: np.ndarray
-    dual: np.ndarray
-    remainder: np.ndarray | float = 0.0
-    primal: np.ndarray | None = None
-    primal_target: np.ndarray | None = None
+    count: Floats
+    cross: NDArray[np.floating[Any]]
+    target: Floats
+    dual: NDArray[np.floating[Any]]
+    remainder: NDArray[np.floating[Any]] | float = 0.0
+    primal: Floats | None = None
+    primal_target: Floats | None = None
     square: float | None = None
 
     def __add__(self, other: Sums) -> Sums:
@@ -75,7 +77,7 @@ class Sums:
         return int(self.count.sum())
 
     @property
-    def mean_dual(self) -> np.ndarray:
+    def mean_dual(self) -> Floats:
         """E[φφᵀ] over all rows, (r, r)."""
         return np.asarray(self.dual.sum(axis=0, dtype=np.float64) / self.rows)
 
@@ -84,7 +86,7 @@ class Sums:
         """The mean square of a feature over all rows: what a ridge is measured by."""
         return float(np.trace(self.mean_dual) / self.dual.shape[1])
 
-    def means(self) -> tuple[np.ndarray, np.ndarray]:
+    def means(self) -> tuple[Floats, Floats]:
         """The means E[φgᵀ] and E[φtᵀ] over all rows.
 
         Returns
@@ -96,7 +98,7 @@ class Sums:
         """
         return self._total() / self.rows, self.target.sum(axis=0) / self.rows
 
-    def means_without(self, group: int) -> tuple[np.ndarray, np.ndarray]:
+    def means_without(self, group: int) -> tuple[Floats, Floats]:
         """The means E[φgᵀ] and E[φtᵀ] over the rows of all groups but one.
 
         Parameters
@@ -131,7 +133,7 @@ class Sums:
         parts = {name: getattr(self, name)[others] for name in ("count", "cross", "target", "dual")}
         return Sums(**parts)
 
-    def residual_variance(self, theta: np.ndarray) -> float:
+    def residual_variance(self, theta: Floats) -> float:
         """The mean of (t - θᵀg)² over all rows: the noise of one moment under the function with weights θ.
 
         Parameters
@@ -149,7 +151,7 @@ class Sums:
         total = self.square - 2 * theta @ self.primal_target + theta @ self.primal @ theta
         return max(float(total), 0.0) / self.rows
 
-    def merged(self, into: np.ndarray | None = None) -> Sums:
+    def merged(self, into: Integers | None = None) -> Sums:
         """The same sums of fewer groups.
 
         Parameters
@@ -162,10 +164,10 @@ class Sums:
         Sums
             The merged groups.
         """
-        places = np.zeros(self.groups, dtype=int) if into is None else into
+        places: Integers = np.zeros(self.groups, dtype=int) if into is None else into
         count = int(places.max()) + 1
 
-        def added(values: np.ndarray) -> np.ndarray:
+        def added(values: NDArray[np.floating[Any]]) -> Floats:
             total = np.zeros((count, *values.shape[1:]))
             np.add.at(total, places, values)
             return total
@@ -192,14 +194,14 @@ class Sums:
         remainder = (self._total() - small.sum(axis=0, dtype=np.float64)).astype(np.float32)
         return dataclasses.replace(self, cross=small, dual=self.dual.astype(np.float32), remainder=remainder)
 
-    def _total(self) -> np.ndarray:
+    def _total(self) -> Floats:
         return np.asarray(self.cross.sum(axis=0, dtype=np.float64) + self.remainder)
 
 
 def gather(
     problem: Problem,
     features: FeatureMap,
-    groups: np.ndarray,
+    groups: Integers,
     *,
     count: int,
     offset: RidgePath | None = None,
@@ -236,7 +238,7 @@ def gather_moments(
     dual: FeatureMap,
     *,
     folds: int = 1,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
     first: int = 0,
     sample: Sample | None = None,
 ) -> Sums:
@@ -249,7 +251,7 @@ def gather_moments(
     primal, dual = to_numpy(primal), to_numpy(dual)
     width = dual.size + primal.size + 1
     grams, counts = np.zeros((folds, width, width)), np.zeros(folds, dtype=int)
-    numbers = np.arange(_rows(problem, sample)) if groups is None else _numbered(problem, sample, groups)
+    numbers: Integers = np.arange(_rows(problem, sample)) if groups is None else _numbered(problem, sample, groups)
     # Made once: memory that is new for each tile costs more, page by page, than the cosines written into it.
     tile = np.empty((TILE, width))
     for terms, parts in _by_group(problem, (first + numbers) % folds, folds, sample):
@@ -279,9 +281,9 @@ def gather_scores(
     function: LinearFunction,
     dual: FeatureMap,
     *,
-    groups: Any = None,
-    variances: np.ndarray | None = None,
-) -> np.ndarray:
+    groups: ArrayLike | None = None,
+    variances: Floats | None = None,
+) -> Floats:
     """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each.
 
     `variances` (n,) stand in for the squared residuals where they are given.
@@ -308,7 +310,7 @@ def gather_scores(
 
 
 def _by_group(
-    problem: Problem, groups: np.ndarray, count: int, sample: Sample | None
+    problem: Problem, groups: Integers, count: int, sample: Sample | None
 ) -> Iterator[tuple[Terms, list[tuple[int, slice]]]]:
     """Tiles of terms whose rows lie group by group, so that BLAS takes each as one matrix, and where each group is."""
     start = 0
@@ -323,11 +325,10 @@ def _by_group(
 
 
 def _rows(problem: Problem, sample: Sample | None) -> int:
-    columns: Sample = problem.source.table if sample is None else sample  # type: ignore[attr-defined]
-    return len(next(iter(columns.values())))
+    return finite_data(problem).rows if sample is None else len(next(iter(sample.values())))
 
 
-def _numbered(problem: Problem, sample: Sample | None, groups: Any) -> np.ndarray:
+def _numbered(problem: Problem, sample: Sample | None, groups: ArrayLike) -> Integers:
     """The number (n,) of each row's group, from 0."""
     rows = _rows(problem, sample)
     if np.shape(groups) != (rows,):
@@ -335,6 +336,6 @@ def _numbered(problem: Problem, sample: Sample | None, groups: Any) -> np.ndarra
     return np.unique(np.asarray(groups), return_inverse=True)[1]
 
 
-def _mirrored(half: np.ndarray) -> np.ndarray:
+def _mirrored(half: Floats) -> Floats:
     """The symmetric matrix with this lower triangle."""
     return np.tril(half) + np.tril(half, -1).T

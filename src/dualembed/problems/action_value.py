@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
 from dualembed.data.trajectories import (
@@ -18,8 +19,8 @@ from dualembed.data.trajectories import (
     check_vectors,
 )
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, optional, require, states_of
-from dualembed.sources import Dataset, Sample, Source
+from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, optional, require, states_of
+from dualembed.sources import Sample, Source
 
 
 class ActionValue(Problem):
@@ -59,7 +60,9 @@ class ActionValue(Problem):
     loss: Loss
     reward_known: bool = eqx.field(static=True)
 
-    def __init__(self, source: Source, discount: Any, loss: Loss | None = None, *, reward_known: bool = False) -> None:
+    def __init__(
+        self, source: Source, discount: ArrayLike, loss: Loss | None = None, *, reward_known: bool = False
+    ) -> None:
         self.source = source
         self.discount = checks.real(discount)
         self.loss = Square() if loss is None else loss
@@ -124,7 +127,7 @@ class LambdaReturn(Problem):
     decay: float | jax.Array
     loss: Loss
 
-    def __init__(self, source: Source, discount: Any, decay: Any, loss: Loss | None = None) -> None:
+    def __init__(self, source: Source, discount: ArrayLike, decay: ArrayLike, loss: Loss | None = None) -> None:
         self.source = source
         self.discount, self.decay = checks.real(discount), checks.real(decay)
         self.loss = Square() if loss is None else loss
@@ -163,12 +166,10 @@ class LambdaReturn(Problem):
 
 
 def _check_problem(problem: ActionValue | LambdaReturn) -> None:
-    checks.instance("source", problem.source, Source, "such as sources.Dataset(state=..., action=..., reward=..., ...)")
-    checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
     check_discount(problem.discount)
-    if isinstance(problem.source, Dataset):
-        problem.terms(problem.source.table)
-        check_endings(problem.source.table, problem.discount)
+    columns = checked_columns(problem, "state=..., action=..., reward=..., ...")
+    if columns is not None:
+        check_endings(columns, problem.discount)
 
 
 def _check_single_steps(sample: Sample) -> None:

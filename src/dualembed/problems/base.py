@@ -10,8 +10,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 from dualembed.losses import Loss, Square
 from dualembed.sources import Dataset, Sample, Source
 
@@ -42,16 +44,16 @@ class Terms(eqx.Module):
         How many of the last coordinates of a point are an action's.
     """
 
-    points: Any
-    weights: Any
-    offset: Any
-    context: Any
-    target: Any
+    points: AnyArray
+    weights: AnyArray
+    offset: AnyArray
+    context: AnyArray
+    target: AnyArray
     known: tuple[bool, ...] = eqx.field(default=(), static=True)
     offset_known: bool = eqx.field(default=False, static=True)
     actions: int = eqx.field(default=0, static=True)
 
-    def moment(self, values: Any) -> Any:
+    def moment(self, values: AnyArray) -> AnyArray:
         """The moments Σ_k weights_k values_k + offset.
 
         Parameters
@@ -159,14 +161,29 @@ class Moment(Problem):
         return self.function(sample)
 
 
-def iter_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Any]:
+def finite_data(problem: Problem, otherwise: str = "") -> Dataset:
+    """The data set that the samples are rows of; where they are drawn on demand, raise what `otherwise` says."""
+    if not isinstance(problem.source, Dataset):
+        raise checks.InputError(
+            otherwise or "a closed form needs a finite data set; give sample, or use a Dataset as the source"
+        )
+    return problem.source
+
+
+def checked_columns(problem: Problem, example: str) -> Sample | None:
+    """The columns of a finite data set, once terms could be made of them; None for samples drawn on demand."""
+    checks.instance("source", problem.source, Source, f"such as sources.Dataset({example})")
+    checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
+    if not isinstance(problem.source, Dataset):
+        return None
+    problem.terms(problem.source.table)
+    return problem.source.table
+
+
+def iter_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Terms]:
     """The terms of the samples (by default the whole finite data set) in float64 NumPy, tile by tile."""
     if sample is None:
-        if not isinstance(problem.source, Dataset):
-            raise checks.InputError(
-                "a closed form needs a finite data set; give sample, or use a Dataset as the source"
-            )
-        sample = problem.source.table
+        sample = finite_data(problem).table
     rows = len(next(iter(sample.values())))
     for start in range(0, rows, TILE):
         tile = {name: np.asarray(column[start : start + TILE], dtype=np.float64) for name, column in sample.items()}
@@ -174,7 +191,7 @@ def iter_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Any]:
             yield terms_numpy(problem, tile)
 
 
-def terms_numpy(problem: Problem, sample: Sample) -> Any:
+def terms_numpy(problem: Problem, sample: Sample) -> Terms:
     """The terms of float64 NumPy columns, as NumPy arrays; to be called under `jax.enable_x64(True)`.
 
     A problem of the user's own may be written in JAX. For it the rows are padded with copies of the first to 2^k or
@@ -189,7 +206,7 @@ def terms_numpy(problem: Problem, sample: Sample) -> Any:
     more = np.zeros(size - rows, dtype=int)
     padded = {name: jax.device_put(np.concatenate([column, column[more]])) for name, column in sample.items()}
 
-    def own(leaf: Any) -> np.ndarray:
+    def own(leaf: Any) -> Floats:
         array = np.asarray(leaf)
         return array[:rows] if array.shape[:1] == (size,) else array  # other shapes are for others to refuse
 
@@ -215,7 +232,7 @@ def library(*values: Any) -> Any:
     return np if all(isinstance(leaf, (np.ndarray, np.generic, float)) for leaf in leaves) else jnp
 
 
-def vector_of(name: str, value: Any) -> Any:
+def vector_of(name: str, value: ArrayLike) -> AnyArray:
     """An array of shape (B,)."""
     array = library(value).asarray(value)
     if array.ndim != 1:
@@ -223,7 +240,7 @@ def vector_of(name: str, value: Any) -> Any:
     return array
 
 
-def columns_of(name: str, value: Any) -> Any:
+def columns_of(name: str, value: ArrayLike) -> AnyArray:
     """An array of shape (B,) or (B, d) as (B, d)."""
     array = library(value).asarray(value)
     if array.ndim == 1:
@@ -233,7 +250,7 @@ def columns_of(name: str, value: Any) -> Any:
     return array
 
 
-def states_of(problem: str, sample: Sample, *needed: str) -> tuple[Any, Any]:
+def states_of(problem: str, sample: Sample, *needed: str) -> tuple[AnyArray, AnyArray]:
     """(state, next_state), both (B, d), in a sample that has every column the problem needs."""
     require(problem, sample, "state", *needed, "next_state")
     given = [np.shape(sample[name]) for name in ("state", "next_state")]
@@ -242,7 +259,7 @@ def states_of(problem: str, sample: Sample, *needed: str) -> tuple[Any, Any]:
     return columns_of("state", sample["state"]), columns_of("next_state", sample["next_state"])
 
 
-def optional(sample: Sample, name: str, default: float) -> Any:
+def optional(sample: Sample, name: str, default: float) -> AnyArray:
     """The column (B,), or as many defaults."""
     rows = np.shape(sample["state"])[0]
     xp = library(sample)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.data.policies import numbers, state_rows
 from dualembed.data.trajectories import check_marks, check_not_negative, check_vectors
 from dualembed.deprecation import warn
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, optional, states_of
-from dualembed.sources import Dataset, Sample, Source
+from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, optional, states_of
+from dualembed.sources import Sample, Source
 
-Target = Callable[[np.ndarray], Any]
+Target = Callable[[Floats], ArrayLike]
 
 
 class HittingTime(Problem):
@@ -65,9 +67,9 @@ class HittingTime(Problem):
         self.check_reached = check_reached if whole is None else whole
 
     def __check_init__(self) -> None:
-        _check(self)
-        if self.check_reached and isinstance(self.source, Dataset):
-            _check_reached(self.source.table, "arrived", "the target", "its hitting time is infinite, or not in them")
+        columns = checked_columns(self, "state=..., next_state=..., arrived=...")
+        if self.check_reached and columns is not None:
+            _check_reached(columns, "arrived", "the target", "its hitting time is infinite, or not in them")
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s,t), (s',t), weights 1, -(not arrived), offset -duration, context (s,t), target 0."""
@@ -109,10 +111,10 @@ class Committor(Problem):
     loss: Loss = eqx.field(default_factory=Square)
 
     def __check_init__(self) -> None:
-        _check(self)
-        if isinstance(self.source, Dataset):
+        columns = checked_columns(self, "state=..., next_state=..., arrived=...")
+        if columns is not None:
             for name, which in (("arrived", "B"), ("returned", "A")):
-                _check_reached(self.source.table, name, which, "the committor is then constant, or not in them")
+                _check_reached(columns, name, which, "the committor is then constant, or not in them")
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s, s'), weights 1, -(s' in neither), offset -(s' in B), context s, target 0."""
@@ -134,7 +136,7 @@ class Committor(Problem):
         )
 
 
-def arrivals(next_states: Any, target: Target | Any) -> np.ndarray:
+def arrivals(next_states: ArrayLike, target: Target | ArrayLike) -> Floats:
     """The column arrived: whether s' is in the target.
 
     Parameters
@@ -171,7 +173,7 @@ def arrivals(next_states: Any, target: Target | Any) -> np.ndarray:
     return np.any(np.all(states[:, None] == members[None], axis=2), axis=1).astype(float)
 
 
-def pairs(states: Any, next_states: Any, targets: Any) -> dict[str, np.ndarray]:
+def pairs(states: ArrayLike, next_states: ArrayLike, targets: ArrayLike) -> dict[str, Floats]:
     """The columns of every transition with every target state.
 
     n transitions and T targets give n T rows; a random choice of targets keeps them few.
@@ -206,13 +208,6 @@ def pairs(states: Any, next_states: Any, targets: Any) -> dict[str, np.ndarray]:
     following, member = np.repeat(following, count, axis=0), np.tile(members, (len(state), 1))
     arrived = np.all(following == member, axis=1).astype(float)
     return {"state": np.repeat(state, count, axis=0), "next_state": following, "target": member, "arrived": arrived}
-
-
-def _check(problem: HittingTime | Committor) -> None:
-    checks.instance("source", problem.source, Source, "such as sources.Dataset(state=..., next_state=..., arrived=...)")
-    checks.instance("loss", problem.loss, Loss, "such as losses.Square()")
-    if isinstance(problem.source, Dataset):
-        problem.terms(problem.source.table)
 
 
 def _check_reached(columns: Sample, mark: str, which: str, consequence: str) -> None:

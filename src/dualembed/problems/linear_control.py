@@ -12,11 +12,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.data.trajectories import check_marks, check_vectors
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, library, states_of
+from dualembed.problems.base import Problem, Terms, checked_columns, library, states_of
 from dualembed.sources import Dataset, Sample, Source
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -48,11 +50,9 @@ class FirstExit(Problem):
     loss: Loss = eqx.field(default_factory=Square)
 
     def __check_init__(self) -> None:
-        checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., cost=..., next_state=...)")
-        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
-        if isinstance(self.source, Dataset):
-            self.terms(self.source.table)
-            ends = self.source.table["terminal"]
+        columns = checked_columns(self, "state=..., cost=..., next_state=...")
+        if columns is not None:
+            ends = columns["terminal"]
             if not checks.traced(ends) and not np.any(np.asarray(ends)):
                 raise checks.InputError(
                     "no transition reaches a terminal state (terminal is 0 throughout), so that z = 0 would be the "
@@ -109,10 +109,10 @@ class AverageCost(Problem):
 
     source: Source
     eigenvalue: float | jax.Array
-    reference: np.ndarray | jax.Array
+    reference: Floats | jax.Array
     loss: Loss
 
-    def __init__(self, source: Source, eigenvalue: Any, reference: Any, loss: Loss | None = None) -> None:
+    def __init__(self, source: Source, eigenvalue: ArrayLike, reference: ArrayLike, loss: Loss | None = None) -> None:
         self.source = source
         self.eigenvalue = checks.real(eigenvalue)
         checked = checks.array("reference", reference, ndim=(0, 1))
@@ -122,11 +122,8 @@ class AverageCost(Problem):
         self.loss = Square() if loss is None else loss
 
     def __check_init__(self) -> None:
-        checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., cost=..., next_state=...)")
-        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         checks.positive("eigenvalue", self.eigenvalue, "it is e^(-average cost); control.average_cost finds it")
-        if isinstance(self.source, Dataset):
-            self.terms(self.source.table)
+        checked_columns(self, "state=..., cost=..., next_state=...")
 
     def terms(self, sample: Sample) -> Terms:
         """Points (s, s', s_0), weights λ, -e^(-q), 1, offset -1, context s, target 0."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import AnyArray
 from dualembed.data.trajectories import (
     check_discount,
     check_endings,
@@ -18,8 +18,8 @@ from dualembed.data.trajectories import (
     check_vectors,
 )
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, optional, require, states_of
-from dualembed.sources import Dataset, Sample, Source
+from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, optional, require, states_of
+from dualembed.sources import Sample, Source
 
 
 class PolicyEvaluation(Problem):
@@ -64,7 +64,7 @@ class PolicyEvaluation(Problem):
     def __init__(
         self,
         source: Source,
-        discount: Any,
+        discount: ArrayLike,
         loss: Loss | None = None,
         *,
         reward_known: bool = False,
@@ -77,14 +77,11 @@ class PolicyEvaluation(Problem):
         self.deterministic = deterministic
 
     def __check_init__(self) -> None:
-        checks.instance("source", self.source, Source, "such as sources.Dataset(state=..., reward=..., next_state=...)")
-        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         checks.instance("reward_known", self.reward_known, bool)
         checks.instance("deterministic", self.deterministic, bool)
         check_discount(self.discount)
-        if isinstance(self.source, Dataset):
-            columns = self.source.table
-            self.terms(columns)
+        columns = checked_columns(self, "state=..., reward=..., next_state=...")
+        if columns is not None:
             check_endings(columns, self.discount)
             if not checks.traced(columns) and not np.any(np.asarray(columns.get("weight", 1.0))):
                 raise checks.InputError(
@@ -112,7 +109,7 @@ class PolicyEvaluation(Problem):
             offset_known=self.reward_known and (self.deterministic or not weighted) and "steps" not in sample,
         )
 
-    def _context(self, sample: Sample, state: Any) -> Any:
+    def _context(self, sample: Sample, state: AnyArray) -> AnyArray:
         if not self.deterministic:
             return state
         require("a deterministic policy's evaluation", sample, "state", "action")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import equinox as eqx
 
-from dualembed import checks
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, columns_of, library, require, vector_of
-from dualembed.sources import Dataset, Sample, Source
+from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, require, vector_of
+from dualembed.sources import Sample, Source
 
 
 class InstrumentalVariables(Problem):
@@ -38,10 +37,7 @@ class InstrumentalVariables(Problem):
     loss: Loss = eqx.field(default_factory=Square)
 
     def __check_init__(self) -> None:
-        checks.instance("source", self.source, Source, "such as sources.Dataset(x=..., y=..., z=...)")
-        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
-        if isinstance(self.source, Dataset):
-            self.terms(self.source.table)
+        checked_columns(self, "x=..., y=..., z=...")
 
     def terms(self, sample: Sample) -> Terms:
         """Point x with weight 1, offset 0, context z (or (z, y)), target y."""
@@ -116,10 +112,7 @@ class Unconditional(Problem):
     loss: Loss = eqx.field(default_factory=Square)
 
     def __check_init__(self) -> None:
-        checks.instance("source", self.source, Source, "such as sources.Dataset(y=..., z=...)")
-        checks.instance("loss", self.loss, Loss, "such as losses.Square()")
-        if isinstance(self.source, Dataset):
-            self.terms(self.source.table)
+        checked_columns(self, "y=..., z=...")
 
     def terms(self, sample: Sample) -> Terms:
         """Point z with weight 1, offset 0, context 1 or y, target y."""

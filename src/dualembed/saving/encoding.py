@@ -120,7 +120,7 @@ class Describer:
     def _jax(self, array: jax.Array, place: str) -> Any:
         if isinstance(array, jax.core.Tracer):
             raise self._refusal(array, place)
-        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
             data = np.asarray(jax.random.key_data(array))
             return {"key": self._tensor(data), "method": str(jax.random.key_impl(array))}
         return self._array(np.ascontiguousarray(array).reshape(array.shape), place, "jax")

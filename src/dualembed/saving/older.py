@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.arrays import Floats
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums
 from dualembed.spaces.linear import LinearFunction
@@ -17,11 +18,11 @@ class Statistics:
     """Sums over all rows of products of φ, g and t."""
 
     count: int
-    cross: np.ndarray
-    dual: np.ndarray
-    dual_target: np.ndarray
-    primal: np.ndarray
-    primal_target: np.ndarray
+    cross: Floats
+    dual: Floats
+    dual_target: Floats
+    primal: Floats
+    primal_target: Floats
     target: float
 
 
@@ -30,7 +31,7 @@ class Stream:
     """The sums of a closed form that more rows can be added to."""
 
     statistics: Statistics
-    scores: np.ndarray
+    scores: Floats
     dual: LinearFunction
     amplitude: float
     dual_penalty: float

@@ -9,9 +9,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 
 from dualembed import checks, compilation
+from dualembed.arrays import Integers
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.spaces.base import Function
 
@@ -42,8 +42,8 @@ class Trace(eqx.Module):
         Its metric of the last iterates.
     """
 
-    steps: np.ndarray
-    samples: np.ndarray
+    steps: Integers
+    samples: Integers
     averaged: list[Any]
     last: list[Any]
 

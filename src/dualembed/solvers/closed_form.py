@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, final
 import equinox as eqx
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import linalg
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.linear.moment_fit import KernelPrior, MomentFit
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.spread import Spread
@@ -49,8 +51,8 @@ class ClosedForm(Solver):
     """
 
     folds: int = eqx.field(default=5, static=True)
-    groups: Any = None
-    noise: Any = None
+    groups: ArrayLike | None = None
+    noise: Floats | None = None
     prior: KernelPrior | None = None
 
     def __check_init__(self) -> None:
@@ -68,7 +70,7 @@ class ClosedForm(Solver):
         return Result(function, witness, None, finite, Pair(function, witness), 1, closed=fit)
 
 
-def standard_errors(saddle: Saddle, result: Result, *, groups: Any = None) -> Spread:
+def standard_errors(saddle: Saddle, result: Result, *, groups: ArrayLike | None = None) -> Spread:
     """The function f of a `ClosedForm` result with the covariance of its weights.
 
     It is the sampling error whatever the noise, summed within groups, and what the penalty may hide
@@ -152,7 +154,7 @@ def feature_maps(key: jax.Array, saddle: Saddle) -> tuple[FeatureMap, FeatureMap
     )
 
 
-def _points_and_contexts(saddle: Saddle) -> tuple[np.ndarray, np.ndarray]:
+def _points_and_contexts(saddle: Saddle) -> tuple[Floats, Floats]:
     """All points and all contexts of the data, in float64."""
     tiles = list(iter_terms(saddle.problem))
     points = np.concatenate([tile.points.reshape(-1, tile.points.shape[-1]) for tile in tiles])
@@ -166,7 +168,7 @@ def penalty_value(penalty: Any) -> float:
 
 def solution_path(
     sums: Sums, primal_penalties: Sequence[float], dual_penalties: Sequence[float]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Floats, Floats]:
     """θ of shape (λ2, λ1, m) and η of shape (λ2, λ1, r) for every pair of penalties.
 
     One eigendecomposition of C serves every λ2, and one of the normal matrix AᵀWA each whole path in λ1.
@@ -185,7 +187,7 @@ class SparseSums(NamedTuple):
 
     cross: Any
     dual: Any
-    target: np.ndarray
+    target: Floats
 
 
 def sparse_sums(problem: Problem, primal: FeatureMap, dual: FeatureMap) -> SparseSums:
@@ -206,12 +208,12 @@ def sparse_sums(problem: Problem, primal: FeatureMap, dual: FeatureMap) -> Spars
     return SparseSums((cross / rows).tocsr(), (gram / rows).tocsr(), target / rows)
 
 
-def _features(features: FeatureMap, xs: np.ndarray) -> Any:
+def _features(features: FeatureMap, xs: Floats) -> Any:
     """φ (n, m) as a sparse matrix, made so where the map knows how."""
     return features.sparse(xs) if hasattr(features, "sparse") else sparse.csr_array(np.asarray(features(xs)))
 
 
-def _solve_sparse(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tuple[np.ndarray, np.ndarray]:
+def _solve_sparse(sums: SparseSums, primal_penalty: float, dual_penalty: float) -> tuple[Floats, Floats]:
     """(η, θ), zero where no sample says anything, and refused where the samples that do leave them open."""
     used = [abs(each).sum(axis=0) > 0 for each in (sums.dual, sums.cross)]
     cross, gram = sums.cross[used[0]][:, used[1]], sums.dual[used[0]][:, used[0]]
@@ -235,7 +237,7 @@ def _solve_sparse(sums: SparseSums, primal_penalty: float, dual_penalty: float) 
     return eta, theta
 
 
-def _check_solvable(cross: Any, target: np.ndarray) -> None:
+def _check_solvable(cross: Any, target: Floats) -> None:
     """Raise where an equation has no unknown and yet a right-hand side: least squares would drop it in silence."""
     lost = int(np.sum((abs(cross).sum(axis=1) == 0) & (target != 0)))
     if lost:
@@ -246,7 +248,7 @@ def _check_solvable(cross: Any, target: np.ndarray) -> None:
         )
 
 
-def _solve_determined(system: Any, right: np.ndarray) -> np.ndarray:
+def _solve_determined(system: Any, right: Floats) -> Floats:
     """The solution x of system x = right, refused where the system is singular up to rounding."""
     # Rows and columns of states that are seldom visited are small; scaled, the condition number is that of the chain.
     rows = _scale(system, 1)
@@ -272,7 +274,7 @@ def _solve_determined(system: Any, right: np.ndarray) -> np.ndarray:
     return columns * solution
 
 
-def _scale(matrix: Any, axis: int) -> np.ndarray:
+def _scale(matrix: Any, axis: int) -> Floats:
     """One over the largest entry of each row (axis 1) or column (axis 0), or 1 where all are zero."""
     largest = abs(matrix).max(axis=axis).toarray().ravel()
     return 1.0 / np.where(largest > 0, largest, 1.0)

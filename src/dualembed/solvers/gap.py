@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
+from dualembed.arrays import Floats
 from dualembed.losses import Loss
 from dualembed.problems.base import Terms
 from dualembed.saddle import DualFunction, Saddle
@@ -109,37 +110,37 @@ def _double(function: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, float) if eqx.is_inexact_array_like(leaf) else leaf, function)
 
 
-def _values(function: Function, xs: Any) -> np.ndarray:
+def _values(function: Function, xs: Any) -> Floats:
     with jax.enable_x64(True):
         return np.asarray(_double(function)(xs))
 
 
-def _features(function: Function, xs: Any) -> np.ndarray:
+def _features(function: Function, xs: Any) -> Floats:
     """Features (n, m) of the function's space at the points, exact for functions seen only there."""
     with jax.enable_x64(True):
         points = jnp.asarray(xs)
         return np.asarray(_double(function).features_on(points)(points))
 
 
-def _moment(terms: Terms, primal: Function) -> np.ndarray:
+def _moment(terms: Terms, primal: Function) -> Floats:
     values = _values(primal, terms.points.reshape(-1, terms.points.shape[-1])).reshape(terms.weights.shape)
     return np.sum(terms.weights * values, axis=1) + terms.offset
 
 
-def _dual_variables(saddle: Saddle, dual: DualFunction, terms: Terms) -> np.ndarray:
+def _dual_variables(saddle: Saddle, dual: DualFunction, terms: Terms) -> Floats:
     values = _values(dual.function, terms.context)
     with jax.enable_x64(True):
         u = saddle.active_link.dual(saddle.loss, jnp.asarray(values), jnp.asarray(terms.target))
     return np.asarray(u)
 
 
-def _primal_slope(terms: Terms, primal: Function, u: np.ndarray) -> np.ndarray:
+def _primal_slope(terms: Terms, primal: Function, u: Floats) -> Floats:
     """Slope of Φ in the weights of f: mean of u Σ_k w_k ψ(p_k)."""
     features = _features(primal, terms.points.reshape(-1, terms.points.shape[-1]))
     return (u[:, None] * terms.weights).reshape(-1) @ features / len(u)
 
 
-def _best_dual(saddle: Saddle, dual: Function, terms: Terms, moment: np.ndarray) -> tuple[float, float]:
+def _best_dual(saddle: Saddle, dual: Function, terms: Terms, moment: Floats) -> tuple[float, float]:
     """(max over u of mean(u m - loss*(u)) - λ2/2 |u|² within u's ball, bound on the error)."""
     features = _features(dual, terms.context)
     if saddle.loss.quadratic:
@@ -147,7 +148,7 @@ def _best_dual(saddle: Saddle, dual: Function, terms: Terms, moment: np.ndarray)
     return _best_general(saddle.loss, features, moment, terms.target, regulariser=saddle.dual_regulariser)
 
 
-def _best_square(features: np.ndarray, residual: np.ndarray, regulariser: Regulariser) -> float:
+def _best_square(features: Floats, residual: Floats, regulariser: Regulariser) -> float:
     """max over |η| <= R of bᵀη - ½ ηᵀ(C + λ)η by the eigenvalues of C and, on the sphere, the secular equation."""
     n = len(residual)
     # The left singular vectors keep the eigenvalues of C accurate where forming C would square them away.
@@ -170,7 +171,7 @@ def _best_square(features: np.ndarray, residual: np.ndarray, regulariser: Regula
 
 
 def _best_general(
-    loss: Loss, features: np.ndarray, moment: np.ndarray, target: Any, *, regulariser: Regulariser
+    loss: Loss, features: Floats, moment: Floats, target: Any, *, regulariser: Regulariser
 ) -> tuple[float, float]:
     """The same for any loss through min over a of mean loss_y(m - a) + h(mean a φ); any a bounds it from above.
 
@@ -181,17 +182,17 @@ def _best_general(
     free = regulariser.radius is None and float(regulariser.penalty or 0.0) == 0.0
     basis = _span(features) if free else np.zeros((n, 0))
 
-    def split(a: np.ndarray) -> np.ndarray:
+    def split(a: Floats) -> Floats:
         return a - basis @ (basis.T @ a)
 
-    def cost(a: np.ndarray) -> tuple[float, np.ndarray]:
+    def cost(a: Floats) -> tuple[float, Floats]:
         if free:
             return 0.0, np.zeros(n)
         slope = features.T @ a / n
         norm = float(np.linalg.norm(slope))
         return support(regulariser, norm), features @ (slope * _stretch(regulariser, norm)) / n
 
-    def objective(a: np.ndarray, width: float) -> tuple[float, np.ndarray]:
+    def objective(a: Floats, width: float) -> tuple[float, Floats]:
         a = split(a)
         with jax.enable_x64(True):
             parts = loss.smoothed(jnp.asarray(moment - a), jnp.asarray(target), width)
@@ -209,7 +210,7 @@ def _best_general(
     return bound, bound - minimum.fun + float(np.linalg.norm(minimum.jac) * np.linalg.norm(a))
 
 
-def _span(features: np.ndarray) -> np.ndarray:
+def _span(features: Floats) -> Floats:
     """An orthonormal basis of the columns' span; columns that depend on others add nothing."""
     left, singular, _ = np.linalg.svd(features, full_matrices=False)
     return left[:, singular > singular[0] * len(singular) * np.finfo(float).eps]

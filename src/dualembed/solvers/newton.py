@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.linear.moments import pseudo_inverse
 from dualembed.links import Link
 from dualembed.losses import LinearConjugate, Loss
@@ -25,7 +26,7 @@ CACHE = 2**27  # features kept between passes, a gigabyte of float64; more are m
 HALVINGS = 12  # of a step, until it is given up
 DAMPINGS = (1e-8, 1e-6, 1e-4, 1e-2, 1.0, 100.0)  # of a step that no halving made good, against the mean of diag JᵀJ
 
-Weights = tuple[np.ndarray, np.ndarray]  # (θ, η)
+Weights = tuple[Floats, Floats]  # (θ, η)
 
 
 class Newton(Solver):
@@ -102,11 +103,11 @@ def check_smooth(loss: Loss) -> None:
 class Slopes(NamedTuple):
     """P (m,), D (r,), and the sizes of what they are the balance of, against which they count as zero."""
 
-    primal: np.ndarray
-    dual: np.ndarray
-    sizes: np.ndarray
+    primal: Floats
+    dual: Floats
+    sizes: Floats
 
-    def relative(self, sizes: np.ndarray) -> np.ndarray:
+    def relative(self, sizes: Floats) -> Floats:
         """(|P|, |D|), each over its size; 0 where a slope vanishes, whatever its size."""
         norms = np.array([np.linalg.norm(self.primal), np.linalg.norm(self.dual)])
         return norms / np.maximum(sizes, np.finfo(float).tiny)
@@ -119,12 +120,12 @@ class Slopes(NamedTuple):
 class Curvature(NamedTuple):
     """The Jacobian of (P, D): ∂P/∂η = descentᵀ, ∂D/∂θ = -ascent, ∂D/∂η = dual; ∂P/∂θ is λ1."""
 
-    descent: np.ndarray  # mean u' φ gᵀ, (r, m)
-    ascent: np.ndarray  # mean ∂slope/∂moment φ gᵀ, (r, m)
-    dual: np.ndarray  # λ2 - mean ∂slope/∂v φ φᵀ, (r, r)
-    concave: np.ndarray  # the same of the rows with ∂slope/∂v <= 0 alone, where the payoff is concave
+    descent: Floats  # mean u' φ gᵀ, (r, m)
+    ascent: Floats  # mean ∂slope/∂moment φ gᵀ, (r, m)
+    dual: Floats  # λ2 - mean ∂slope/∂v φ φᵀ, (r, r)
+    concave: Floats  # the same of the rows with ∂slope/∂v <= 0 alone, where the payoff is concave
 
-    def add(self, row: Rows, g: np.ndarray, phi: np.ndarray, *, rows: int) -> None:
+    def add(self, row: Rows, g: Floats, phi: Floats, *, rows: int) -> None:
         """Count in a tile, in place; `rows` are those of the whole data."""
         ascent = (row.slope_in_moment[:, None] * phi).T @ g / rows
         # The two are one for every link whose slope is that of its payoff u · moment - loss*(u).
@@ -146,18 +147,18 @@ class Equations:
         self.rows = sum(len(terms.target) for terms in iter_terms(saddle.problem))
         self._kept = list(self._made()) if self.rows * (primal.size + dual.size) <= CACHE else None
 
-    def slopes(self, theta: np.ndarray, eta: np.ndarray) -> Slopes:
+    def slopes(self, theta: Floats, eta: Floats) -> Slopes:
         """P and D at (θ, η)."""
         return self._pass(theta, eta, None)
 
-    def linearised(self, theta: np.ndarray, eta: np.ndarray) -> tuple[Slopes, Curvature]:
+    def linearised(self, theta: Floats, eta: Floats) -> tuple[Slopes, Curvature]:
         """P and D at (θ, η), and their Jacobian, in one pass."""
         r, m = self.dual.size, self.primal.size
         own = self.penalties[1] * np.eye(r)
         curvature = Curvature(np.zeros((r, m)), np.zeros((r, m)), own, own.copy())
         return self._pass(theta, eta, curvature), curvature
 
-    def _pass(self, theta: np.ndarray, eta: np.ndarray, curvature: Curvature | None) -> Slopes:
+    def _pass(self, theta: Floats, eta: Floats, curvature: Curvature | None) -> Slopes:
         """The slopes; the data's part of the curvature is added to the one given."""
         primal, dual = self.penalties[0] * theta, self.penalties[1] * eta
         squares = np.zeros(5)
@@ -173,15 +174,15 @@ class Equations:
         rms = np.sqrt(squares)
         return Slopes(primal, dual, np.array([rms[0] * rms[1], rms[2] * (rms[3] + rms[4])]))
 
-    def _rows(self, v: np.ndarray, moment: np.ndarray, target: np.ndarray, *, offset: np.ndarray) -> Rows:
+    def _rows(self, v: Floats, moment: Floats, target: Floats, *, offset: Floats) -> Rows:
         with jax.enable_x64(True):
             rows = _derivatives(self.saddle.active_link, self.saddle.loss, v, moment, target, offset)
             return jax.tree.map(np.asarray, rows)
 
-    def _tiles(self) -> Iterator[tuple[np.ndarray, ...]]:
+    def _tiles(self) -> Iterator[tuple[Floats, ...]]:
         return iter(self._kept) if self._kept is not None else self._made()
 
-    def _made(self) -> Iterator[tuple[np.ndarray, ...]]:
+    def _made(self) -> Iterator[tuple[Floats, ...]]:
         """(g, φ, offset, target) of each tile of rows."""
         for terms in iter_terms(self.saddle.problem):
             g = moment_features(self.primal, terms.points, terms.weights)
@@ -211,7 +212,7 @@ def _derivatives(link: Link, loss: Loss, v: jax.Array, moment: jax.Array, y: jax
     return Rows(u, u_in_v, slope, in_v, in_moment, in_moment * moment, loss.slope(offset, y))
 
 
-def root(equations: Equations, *, tolerance: float, steps: int) -> tuple[np.ndarray, np.ndarray, list[float]]:
+def root(equations: Equations, *, tolerance: float, steps: int) -> tuple[Floats, Floats, list[float]]:
     """(θ, η, relative residuals at the start and after each step) of Newton's method from zero, kept from overshooting.
 
     A step is halved until the residual falls, as it must in the end where the Jacobian is regular; if no half will do,
@@ -251,7 +252,8 @@ def _attempts(slopes: Slopes, curvature: Curvature, penalty: float) -> Iterator[
     square = jacobian.T @ jacobian
     for damping in DAMPINGS:
         shift = damping * max(float(np.trace(square)) / len(square), np.finfo(float).tiny)
-        step = np.linalg.solve(square + shift * np.eye(len(square)), -jacobian.T @ force)
+        damped = square + shift * np.eye(len(square))
+        step = np.asarray(np.linalg.solve(damped, -jacobian.T @ force), dtype=np.float64)
         yield 1.0, (step[: len(slopes.primal)], step[len(slopes.primal) :])
 
 
@@ -271,7 +273,7 @@ def _newton_step(slopes: Slopes, curvature: Curvature, penalty: float) -> Weight
     return theta, inverse @ (curvature.ascent @ theta - slopes.dual)
 
 
-def _scaled_system(slopes: Slopes, curvature: Curvature, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+def _scaled_system(slopes: Slopes, curvature: Curvature, penalty: float) -> tuple[Floats, Floats]:
     """The Jacobian of (P, D) and (P, D) itself, each over its size."""
     first, second = (size if size > 0 else 1.0 for size in slopes.sizes)
     upper = np.hstack([penalty * np.eye(len(slopes.primal)), curvature.descent.T]) / first

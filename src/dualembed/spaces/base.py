@@ -9,8 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import AnyArray
 from dualembed.deprecation import warn
 from dualembed.spaces.features import FeatureMap
 
@@ -36,7 +38,7 @@ class Layout(eqx.Module):
         Whether the pilot is known to hold every sample of the run.
     """
 
-    pilot: Any
+    pilot: AnyArray
     steps: int = eqx.field(static=True)
     batch: int = eqx.field(static=True)
     per_sample: int = eqx.field(static=True)
@@ -217,7 +219,7 @@ class Function(eqx.Module):
         """
         return self
 
-    def __call__(self, xs: Any) -> jax.Array:
+    def __call__(self, xs: ArrayLike) -> jax.Array:
         """Values at points, checked, and tiled to bounded memory.
 
         A function with NumPy numbers, as from a closed form, is evaluated in float64: its weights may be large and

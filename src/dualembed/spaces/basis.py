@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats, Integers
 from dualembed.spaces.base import Layout
 from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearSpace
@@ -76,7 +77,7 @@ class BasisMap(FeatureMap):
         """The number of features."""
         return self.outputs
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """φ(x)."""
         return self.function(xs)
 
@@ -113,7 +114,7 @@ class AffineMap(FeatureMap):
         """One more."""
         return self.coordinates + 1
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """(1, x), shape (n, d + 1)."""
         xp = np if isinstance(xs, np.ndarray) else jnp
         return xp.concatenate([xp.ones((xs.shape[0], 1), xs.dtype), xs], axis=1)
@@ -135,9 +136,9 @@ class Table(LinearSpace):
     (3, 1)
     """
 
-    points: np.ndarray | None = None
+    points: Floats | None = None
 
-    def __init__(self, points: Any = None) -> None:
+    def __init__(self, points: ArrayLike | None = None) -> None:
         if points is not None:
             given = np.asarray(checks.array("points", points, ndim=(1, 2)))
             points = _distinct(np.asarray(points, dtype=np.float64).reshape(len(given), -1))[0]
@@ -180,7 +181,7 @@ class Table(LinearSpace):
 class TableMap(FeatureMap):
     """φ_j(x) = 1 where x is point j, else 0."""
 
-    points: Any  # (m, d), distinct and sorted
+    points: AnyArray  # (m, d), distinct and sorted
 
     @property
     def dimension(self) -> int:
@@ -192,14 +193,14 @@ class TableMap(FeatureMap):
         """The number of points."""
         return self.points.shape[0]
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """Indicators (n, m)."""
         same = xs[:, None, 0] == self.points[:, 0]
         for column in range(1, self.dimension):
             same = same & (xs[:, None, column] == self.points[:, column])
         return same.astype(xs.dtype)
 
-    def sparse(self, xs: np.ndarray) -> sparse.csr_array:
+    def sparse(self, xs: Floats) -> sparse.csr_array:
         """The same indicators (n, m), one stored number a row at most, by binary search."""
         table = np.asarray(self.points, dtype=np.float64)
         _, number = _distinct(np.concatenate([table, np.asarray(xs, dtype=np.float64)]))
@@ -210,7 +211,7 @@ class TableMap(FeatureMap):
         return sparse.csr_array((np.ones(len(rows)), (rows, columns[rows])), shape=(len(xs), len(table)))
 
 
-def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct(rows: Floats) -> tuple[Floats, Integers]:
     """(the distinct rows in lexical order, the number among them of each row).
 
     Column by column: to sort numbers is ten times as fast as to sort rows.

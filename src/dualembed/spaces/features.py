@@ -10,6 +10,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from dualembed.arrays import AnyArray, Floats
+
 BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feature map uses on the way stays in cache
 
 
@@ -27,7 +29,7 @@ class FeatureMap(eqx.Module):
         """The number m of features."""
 
     @abstractmethod
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """The features of points.
 
         Parameters
@@ -41,11 +43,11 @@ class FeatureMap(eqx.Module):
             Features.
         """
 
-    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at points (n, d), (n, p), in NumPy."""
         return np.asarray(self(xs)) @ weights.T
 
-    def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def weighted(self, points: Floats, weights: Floats) -> Floats:
         """Σ_k weights_k φ(points_k), (n, m), of points (n, K, d) and weights (n, K), in NumPy."""
         count, width = points.shape[1:]
         features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
@@ -61,7 +63,7 @@ def _is_real(leaf: Any) -> bool:
     return isinstance(leaf, (jax.Array, np.ndarray)) and np.issubdtype(leaf.dtype, np.floating)
 
 
-def evaluate_features(features: FeatureMap, xs: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+def evaluate_features(features: FeatureMap, xs: Floats, out: Floats | None = None) -> Floats:
     """φ (n, r) at points xs (n, d) in float64, written into `out` where that is given."""
     out = np.empty((len(xs), features.size)) if out is None else out
     for rows in _blocks(features, len(xs), 1):
@@ -70,7 +72,7 @@ def evaluate_features(features: FeatureMap, xs: np.ndarray, out: np.ndarray | No
     return out
 
 
-def evaluate_functions(features: FeatureMap, weights: np.ndarray, xs: np.ndarray) -> np.ndarray:
+def evaluate_functions(features: FeatureMap, weights: Floats, xs: Floats) -> Floats:
     """The functions with weights (p, m) at points xs (n, d), (n, p) in float64, some rows at a time."""
     out = np.empty((len(xs), len(weights)))
     for rows in _blocks(features, len(xs), 1):
@@ -79,9 +81,7 @@ def evaluate_functions(features: FeatureMap, weights: np.ndarray, xs: np.ndarray
     return out
 
 
-def moment_features(
-    features: FeatureMap, points: np.ndarray, weights: np.ndarray, out: np.ndarray | None = None
-) -> np.ndarray:
+def moment_features(features: FeatureMap, points: Floats, weights: Floats, out: Floats | None = None) -> Floats:
     """g = Σ_k weights_k ψ(points_k), (n, m), of points (n, K, d) in float64, written into `out` where that is given."""
     out = np.empty((len(points), features.size)) if out is None else out
     for rows in _blocks(features, len(points), points.shape[1]):

@@ -8,14 +8,13 @@ their cosine taken in float32: within 1e-7, which moves a closed form's solution
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 from dualembed.kernels import Kernel
 from dualembed.spaces.base import Layout
 from dualembed.spaces.features import FeatureMap
@@ -90,7 +89,7 @@ class WaveMap(FeatureMap):
         """The number of features."""
         return self.frequencies.shape[0] * (2 if self.phases is None else 1)
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """scale · cos(ωᵀx + b), or scale · (cos ωᵀx, sin ωᵀx)."""
         angles = xs @ self.frequencies.T
         if self.phases is None:
@@ -114,7 +113,7 @@ def frequencies(key: jax.Array, kernel: Kernel, count: int, *, dimension: int, o
     return kernel.stretch(directions * kernel.radii(radius_key, count, dimension)[:, None])
 
 
-def cosine(angle: Any) -> Any:
+def cosine(angle: AnyArray) -> AnyArray:
     """cos(angle), within 2e-6 for |angle| up to 1e4 in float32, within 1e-7 for NumPy arrays."""
     if isinstance(angle, np.ndarray):
         return np.cos(_without_turns(angle)).astype(angle.dtype)
@@ -123,7 +122,7 @@ def cosine(angle: Any) -> Any:
     return _polynomial(_COSINE, _reduced(angle) ** 2)
 
 
-def sine(angle: Any) -> Any:
+def sine(angle: AnyArray) -> AnyArray:
     """sin(angle), within 2e-6 for |angle| up to 1e4 in float32, within 1e-7 for NumPy arrays."""
     if isinstance(angle, np.ndarray):
         return np.sin(_without_turns(angle)).astype(angle.dtype)
@@ -133,7 +132,7 @@ def sine(angle: Any) -> Any:
     return reduced * _polynomial(_SINE, reduced**2)
 
 
-def _without_turns(angle: np.ndarray) -> np.ndarray:
+def _without_turns(angle: Floats) -> Floats:
     """The angle less whole turns, reduced in its own precision and handed over in float32."""
     turns = angle * (0.5 / np.pi)
     np.rint(turns, out=turns)

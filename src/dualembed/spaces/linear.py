@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from dualembed.arrays import AnyArray
 from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
 from dualembed.spaces.features import FeatureMap
 
@@ -73,7 +74,7 @@ class LinearFunction(Function):
     """
 
     features: FeatureMap
-    weights: Any  # (m,), a JAX array, or NumPy for closed forms
+    weights: AnyArray
 
     @property
     def dimension(self) -> int:
@@ -168,7 +169,7 @@ class TransformedMap(FeatureMap):
         """The number of coordinates."""
         return self.transform.shape[1]
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """Tᵀφ(x)."""
         return self.features(xs) @ self.transform
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 from dualembed.kernels import Kernel
 from dualembed.spaces.base import Layout
 from dualembed.spaces.features import FeatureMap
@@ -123,8 +123,8 @@ class LandmarkMap(FeatureMap):
     """φ(x) = K_mm^(-1/2) k_m(x)."""
 
     kernel: Kernel
-    landmarks: Any  # (m, d), JAX arrays, or NumPy for closed forms
-    whitener: Any  # (m, m)
+    landmarks: AnyArray  # (m, d)
+    whitener: AnyArray  # (m, m)
 
     @property
     def dimension(self) -> int:
@@ -136,12 +136,12 @@ class LandmarkMap(FeatureMap):
         """The number of landmarks."""
         return self.whitener.shape[1]
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """k(x, landmarks) times the whitener."""
         return self.kernel.gram(xs, self.landmarks) @ self.whitener
 
 
-def whitened(kernel: Kernel, landmarks: Any) -> LandmarkMap:
+def whitened(kernel: Kernel, landmarks: AnyArray) -> LandmarkMap:
     """The features of these landmarks, orthonormal in the RKHS; directions lost to rounding are dropped."""
     traced = checks.traced(kernel, landmarks)
     xp = jnp if traced else np
@@ -159,7 +159,7 @@ def whitened(kernel: Kernel, landmarks: Any) -> LandmarkMap:
     return LandmarkMap(kernel, landmarks, whitener)
 
 
-def whiten(kernel: Kernel, landmarks: np.ndarray, cut: float) -> np.ndarray:
+def whiten(kernel: Kernel, landmarks: Floats, cut: float) -> Floats:
     """K_mm^(-1/2) (m, r) in NumPy, without the directions whose eigenvalue is at most `cut` times the largest."""
     values, vectors = np.linalg.eigh(np.asarray(kernel.gram(landmarks, landmarks)))
     kept = values > cut * values[-1]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import AnyArray, Floats
 from dualembed.kernels import Kernel
 from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.nystrom import whiten
@@ -24,10 +25,10 @@ class TrendedLandmarks(FeatureMap):
     """
 
     kernel: Kernel
-    landmarks: Any  # (m, d), values of z
-    whitener: Any  # (m, r)
-    centre: Any  # (d,)
-    scale: Any  # (d,)
+    landmarks: AnyArray  # (m, d), values of z
+    whitener: AnyArray  # (m, r)
+    centre: AnyArray  # (d,)
+    scale: AnyArray  # (d,)
     curved: bool = eqx.field(default=False, static=True)
 
     @property
@@ -41,13 +42,13 @@ class TrendedLandmarks(FeatureMap):
         d = self.dimension
         return 1 + d + (d * (d + 1) // 2 if self.curved else 0) + self.whitener.shape[1]
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """The features (n, size) at points (n, d)."""
         xp: Any = jnp if isinstance(xs, jax.Array) else np
         zs = (xs - self.centre) / self.scale
         return xp.concatenate([*self._trend(xp, zs), self.kernel.gram(zs, self.landmarks) @ self.whitener], axis=1)
 
-    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at points (n, d), (n, p): few functions need no whitened features."""
         if len(weights) > self.whitener.shape[1]:
             return super().combined(xs, weights)
@@ -56,7 +57,7 @@ class TrendedLandmarks(FeatureMap):
         smooth = np.asarray(self.kernel.gram(zs, self.landmarks)) @ (self.whitener @ weights[:, trend.shape[1] :].T)
         return np.asarray(trend @ weights[:, : trend.shape[1]].T + smooth)
 
-    def _trend(self, xp: Any, zs: Any) -> list[Any]:
+    def _trend(self, xp: Any, zs: AnyArray) -> list[AnyArray]:
         """The features that are not the kernel's."""
         parts = [xp.ones((len(zs), 1)), zs / np.sqrt(self.dimension)]
         if self.curved:
@@ -66,7 +67,7 @@ class TrendedLandmarks(FeatureMap):
 
 
 def trended(
-    kernel: Kernel, landmarks: np.ndarray, centre: np.ndarray, scale: np.ndarray, *, curved: bool = False
+    kernel: Kernel, landmarks: Floats, centre: Floats, scale: Floats, *, curved: bool = False
 ) -> TrendedLandmarks:
     """The features of a kernel of (x - centre)/scale at landmarks x (m, d), orthonormal in its RKHS."""
     places = (landmarks - centre) / scale
@@ -81,8 +82,8 @@ class ActionFeatures(FeatureMap):
     """
 
     base: TrendedLandmarks
-    codes: Any  # (A, a)
-    mixing: Any  # (A, A)
+    codes: AnyArray  # (A, a)
+    mixing: AnyArray  # (A, A)
 
     @property
     def dimension(self) -> int:
@@ -94,19 +95,19 @@ class ActionFeatures(FeatureMap):
         """The number of features."""
         return self.base.size * self.mixing.shape[1]
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """The features (n, size) at pairs (n, d + a)."""
         features = self.base(xs[:, : self.base.dimension])
         return (features[:, :, None] * self._mixed(xs)[:, None]).reshape(len(xs), -1)
 
-    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at pairs (n, d + a), (n, p), each the base's functions of the action."""
         actions = self.mixing.shape[1]
         own = weights.reshape(len(weights), -1, actions).transpose(0, 2, 1).reshape(-1, self.base.size)
         by_action = self.base.combined(xs[:, : self.base.dimension], own).reshape(len(xs), len(weights), actions)
         return np.asarray(np.einsum("npa,na->np", by_action, self._mixed(xs)))
 
-    def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def weighted(self, points: Floats, weights: Floats) -> Floats:
         """Σ_k weights_k ψ(points_k), (n, size); the features of a state that several points of a row share, once."""
         states = points[:, :, : self.base.dimension]
         mixed = self._mixed(points.reshape(-1, points.shape[2])).reshape(*weights.shape, -1) * weights[:, :, None]
@@ -119,7 +120,7 @@ class ActionFeatures(FeatureMap):
             start = stop
         return total.reshape(len(points), -1)
 
-    def _mixed(self, xs: Any) -> Any:
+    def _mixed(self, xs: AnyArray) -> AnyArray:
         """The rows of `mixing` (n, A) of the actions in pairs (n, d + a)."""
         xp: Any = jnp if isinstance(xs, jax.Array) else np
         distance = ((xs[:, None, self.base.dimension :] - self.codes) ** 2).sum(axis=2)
@@ -132,7 +133,7 @@ class ActionFeatures(FeatureMap):
         return xp.asarray(self.mixing)[xp.argmin(distance, axis=1)]
 
 
-def action_mixing(actions: int) -> np.ndarray:
+def action_mixing(actions: int) -> Floats:
     """R (A, A) with R Rᵀ = (I + 11ᵀ)/2, whose first column is the part that all actions share.
 
     >>> root = action_mixing(3)
@@ -160,17 +161,17 @@ class Stack(FeatureMap):
         """The number of features of all."""
         return sum(part.size for part in self.parts)
 
-    def __call__(self, xs: Any) -> Any:
+    def __call__(self, xs: AnyArray) -> AnyArray:
         """The features (n, size) at points (n, d)."""
         xp: Any = jnp if isinstance(xs, jax.Array) else np
         return xp.concatenate([part(xs) for part in self.parts], axis=1)
 
-    def combined(self, xs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at points (n, d), (n, p)."""
         ends = np.cumsum([part.size for part in self.parts])[:-1]
         pairs = zip(self.parts, np.split(weights, ends, axis=1), strict=True)
         return np.asarray(np.sum([part.combined(xs, own) for part, own in pairs], axis=0))
 
-    def weighted(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def weighted(self, points: Floats, weights: Floats) -> Floats:
         """Each map's own."""
         return np.concatenate([part.weighted(points, weights) for part in self.parts], axis=1)
