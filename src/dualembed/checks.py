@@ -79,10 +79,10 @@ def not_negative(name: str, value: Any, hint: str = "") -> None:
         raise InputError(f"{name} must not be negative, not {value!r}{_tail(hint)}")
 
 
-def single(name: str, value: Any) -> None:
+def single(name: str, value: Any, hint: str = "sweep over several with vmap") -> None:
     """Raise unless value is one number."""
     if np.ndim(value) != 0:
-        raise InputError(f"{name} must be one number, but its shape is {np.shape(value)}; sweep over several with vmap")
+        raise InputError(f"{name} must be one number, but its shape is {np.shape(value)}{_tail(hint)}")
 
 
 def count(name: str, value: Any, at_least: int = 1) -> None:

@@ -68,7 +68,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         for name in ("penalty", "embedding_penalty"):
             if getattr(self, name) is not None:
                 checks.positive(name, getattr(self, name), "leave it out to have it chosen by cross-validation")
-                checks.single(name, getattr(self, name))
+                checks.single(name, getattr(self, name), hint="")
         checks.instance("loss", self.loss, Loss, "such as losses.Square()")
         check_smooth(self.loss)
         for name in ("folds", "cap", "size"):

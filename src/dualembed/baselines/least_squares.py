@@ -56,7 +56,7 @@ class LSTD(Solver):
 
     def __check_init__(self) -> None:
         checks.not_negative("ridge", self.ridge)
-        checks.single("ridge", self.ridge)
+        checks.single("ridge", self.ridge, hint="")
         checks.instance("weighted", self.weighted, bool)
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
@@ -157,7 +157,7 @@ class BatchSAA(Solver):
 
     def __check_init__(self) -> None:
         checks.positive("tolerance", self.tolerance)
-        checks.single("tolerance", self.tolerance)
+        checks.single("tolerance", self.tolerance, hint="")
         checks.count("steps", self.steps)
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:

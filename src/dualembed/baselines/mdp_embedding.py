@@ -423,7 +423,7 @@ def check_penalty(penalty: Any) -> None:
     """Raise unless the embedding's penalty is one positive number or left out."""
     if penalty is not None:
         checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
-        checks.single("penalty", penalty)
+        checks.single("penalty", penalty, hint="")
 
 
 def _seed(key: jax.Array) -> int:

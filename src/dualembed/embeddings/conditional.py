@@ -74,7 +74,7 @@ class ConditionalEmbedding(eqx.Module):
         check_equal(x=x, z=z)
         if penalty is not None:
             checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
-            checks.single("penalty", penalty)
+            checks.single("penalty", penalty, hint="")
         checks.count("seed", seed, at_least=0)
         scales = np.ones(len(x)) if weights is None else np.sqrt(importance_of(weights, len(x)))
         choose = LeaveOneOut(z, scales, target_kernel, seed)
