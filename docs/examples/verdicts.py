@@ -60,8 +60,7 @@ def monte_carlo(policy: Callable[[np.ndarray], np.ndarray], episodes: int = EPIS
 def answers(transitions: int, seed: int) -> list[Answer]:
     """What one log says each policy is worth."""
     log = de.data.collect(gymnasium.make("CartPole-v1"), policy_of(LOGGED), transitions, seed=seed, copies=10)
-    rows = log["state"], log["action"], log["reward"], log["next_state"], log["terminated"], log["episode"]
-    return [de.ActionValueEvaluator(DISCOUNT, policy_of(skill)).fit(*rows).value() for skill in SKILLS]
+    return [de.ActionValueEvaluator(DISCOUNT, policy_of(skill)).fit(log).value() for skill in SKILLS]
 
 
 def main(seed: int = 0, episodes: int = EPISODES, figure: Path | None = None) -> dict[int, list[Answer]]:

@@ -155,13 +155,23 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str = "
         raise InputError(f"{name} must be a {wanted}, not {value!r}{_tail(hint)}")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The words '; did you mean ...?' with the known name most like this one, or nothing where none is."""
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The known name most like this one, or None where none is.
+
+    >>> nearest_name("rewrad", ["state", "reward"])
+    'reward'
+    """
     from difflib import get_close_matches
 
     known = {each.lower(): each for each in names}
     close = get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean {known[close[0]]!r}?" if close else ""
+    return known[close[0]] if close else None
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The words '; did you mean ...?' with the known name most like this one, or nothing where none is."""
+    close = nearest_name(name, names)
+    return "" if close is None else f"; did you mean {close!r}?"
 
 
 def some(names: Iterable[str], most: int = 8) -> str:

@@ -39,19 +39,33 @@ def above(states: Any) -> np.ndarray:
 
 
 # (estimator, arguments of fit, arguments of predict): one of each, fitted in no time.
-CASES: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
-    "policy": (de.PolicyEvaluator(0.8, **small()), (STATE, STATE, NEXT), (STATE[:5],)),
+CASES: dict[str, tuple[Any, dict[str, Any], tuple[Any, ...]]] = {
+    "policy": (
+        de.PolicyEvaluator(0.8, **small()),
+        {"states": STATE, "rewards": STATE, "next_states": NEXT},
+        (STATE[:5],),
+    ),
     "action": (
         de.ActionValueEvaluator(0.5, even, **small()),
-        (STATE, ACTION, 1.0 * ACTION, NEXT),
+        {"states": STATE, "actions": ACTION, "rewards": 1.0 * ACTION, "next_states": NEXT},
         (STATE[:5], ACTION[:5]),
     ),
-    "iv": (de.IVRegressor(**small()), (X, Y, INSTRUMENT), (X[:5],)),
-    "invariant": (de.InvariantRegressor("noise", **small()), (X, Y), (X[:5],)),
-    "hitting": (de.HittingTimeRegressor(above, **small()), (STATE, NEXT), (STATE[STATE <= 0.5][:5],)),
+    "iv": (de.IVRegressor(**small()), {"X": X, "y": Y, "instruments": INSTRUMENT}, (X[:5],)),
+    "invariant": (de.InvariantRegressor("noise", **small()), {"X": X, "y": Y}, (X[:5],)),
+    "hitting": (
+        de.HittingTimeRegressor(above, **small()),
+        {"states": STATE, "next_states": NEXT},
+        (STATE[STATE <= 0.5][:5],),
+    ),
     "control": (
         de.LinearControl(**small()),
-        (STATE, np.full(ROWS, 0.1), NEXT, NEXT > 0.5, np.zeros(ROWS)),
+        {
+            "states": STATE,
+            "costs": np.full(ROWS, 0.1),
+            "next_states": NEXT,
+            "terminal": NEXT > 0.5,
+            "terminal_costs": np.zeros(ROWS),
+        },
         (STATE[:5],),
     ),
 }
@@ -61,4 +75,4 @@ ALL = pytest.mark.parametrize("name", CASES)
 def fitted(name: str) -> Any:
     """The case of that name, fitted."""
     estimator, data, _ = CASES[name]
-    return clone(estimator).fit(*data)
+    return clone(estimator).fit(**data)

@@ -26,7 +26,7 @@ import dualembed as de
 def test_params_clone_and_pickle(name: str) -> None:
     estimator, data, asked = CASES[name]
     model = clone(estimator)
-    assert model.fit(*data) is model
+    assert model.fit(**data) is model
     assert model.get_params(deep=False).keys() == estimator.get_params(deep=False).keys()
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(*asked), model.predict(*asked))
@@ -80,8 +80,8 @@ def test_solvers_and_spaces_by_name_or_as_objects() -> None:
 def test_stochastic_steps_come_within_the_standard_errors_of_the_closed_form(name: str) -> None:
     """Without whitened coordinates they would be 1.7 standard errors away from it with instruments."""
     estimator, data, _ = CASES[name]
-    asked = np.quantile(data[0], np.linspace(0.02, 0.98, 30))
-    stochastic = clone(estimator).set_params(solver="embedding-sgd").fit(*data)
+    asked = np.quantile(next(iter(data.values())), np.linspace(0.02, 0.98, 30))
+    stochastic = clone(estimator).set_params(solver="embedding-sgd").fit(**data)
     values, errors = fitted(name).predict(asked, return_std=True)
     assert np.sqrt(np.mean(((stochastic.predict(asked) - values) / errors) ** 2)) < 0.2
     assert stochastic.function_.weights.dtype == np.float64

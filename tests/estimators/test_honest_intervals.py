@@ -42,7 +42,7 @@ def test_values_of_long_memory_are_not_drawn_towards_plain_regression(seed: int)
     lasting = discount * stay
     curvature = 1 / (1 - lasting * memory**2)
     level = lasting * curvature * (1 - memory**2) / (1 - lasting)
-    model = de.PolicyEvaluator(discount).fit(state, reward, following, terminated)
+    model = de.PolicyEvaluator(discount).fit(state, reward, following, terminated=terminated)
     places = np.random.default_rng(9).normal(size=(300, 2))
     truth = level + curvature * places[:, 0] ** 2
     value = model.value(places)

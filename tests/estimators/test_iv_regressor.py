@@ -20,7 +20,7 @@ RNG = np.random.default_rng(7)
 
 
 def test_iv_regression_with_straight_lines_is_two_stage_least_squares() -> None:
-    model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, INSTRUMENT)
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, instruments=INSTRUMENT)
     wald = np.cov(INSTRUMENT, 3 + 2 * X[:, 0] + HIDDEN)[0, 1] / np.cov(INSTRUMENT, X[:, 0])[0, 1]
     np.testing.assert_allclose(model.coef_, [wald])
     residual = 3 + 2 * X[:, 0] + HIDDEN - model.predict(X)
@@ -31,7 +31,7 @@ def test_iv_regression_with_straight_lines_is_two_stage_least_squares() -> None:
 
 
 def test_a_band_is_around_all_intervals() -> None:
-    model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, INSTRUMENT)
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, 3 + 2 * X[:, 0] + HIDDEN, instruments=INSTRUMENT)
     places = np.linspace(-1, 1, 5)[:, None]
     (low, high), (lower, upper) = model.band(places), model.interval(places)
     assert np.all(low < lower)
@@ -41,14 +41,14 @@ def test_a_band_is_around_all_intervals() -> None:
 def test_controls_stand_on_both_sides() -> None:
     control = RNG.normal(size=ROWS)
     y = 2 * X[:, 0] - control + HIDDEN
-    model = de.IVRegressor(primal="linear", dual="linear").fit(X, y, INSTRUMENT, controls=control)
+    model = de.IVRegressor(primal="linear", dual="linear").fit(X, y, instruments=INSTRUMENT, controls=control)
     np.testing.assert_allclose(model.coef_, [2, -1], atol=0.15)
     assert model.predict(X[:3], control[:3]).shape == (3,)
     # What the controls predict is none of the instruments' doing.
     x = X + 3 * control[:, None]
     weak = de.IVRegressor(primal="linear", dual="linear")
     with pytest.warns(TrustWarning):
-        weak.fit(x, y, np.random.default_rng(5).normal(size=ROWS), controls=control)
+        weak.fit(x, y, instruments=np.random.default_rng(5).normal(size=ROWS), controls=control)
     assert weak.diagnostics_.first_stage[0][1] < 0.05
     with pytest.raises(de.InputError, match="controls must be given here as in the fit"):
         model.predict(X[:3])
@@ -57,15 +57,15 @@ def test_controls_stand_on_both_sides() -> None:
 @pytest.mark.filterwarnings("ignore:the instruments are weak")
 def test_names_of_categories_may_be_those_of_any_table() -> None:
     z = pd.DataFrame({"college": RNG.integers(3, size=ROWS)})
-    model = de.IVRegressor(categorical_features=["college"], primal="linear", dual="linear").fit(X, Y, z)
+    model = de.IVRegressor(categorical_features=["college"], primal="linear", dual="linear").fit(X, Y, instruments=z)
     assert model.instruments_.dimension == 3
     with pytest.raises(de.InputError, match="categorical_features must be names or places of columns of X"):
-        de.IVRegressor(categorical_features=["collage"], primal="linear", dual="linear").fit(X, Y, z)
+        de.IVRegressor(categorical_features=["collage"], primal="linear", dual="linear").fit(X, Y, instruments=z)
 
 
 def test_weak_instruments_are_named_in_plain_words() -> None:
     with pytest.warns(TrustWarning, match="the instruments are weak"):
-        model = de.IVRegressor(**small()).fit(X, Y, np.random.default_rng(5).normal(size=ROWS))
+        model = de.IVRegressor(**small()).fit(X, Y, instruments=np.random.default_rng(5).normal(size=ROWS))
     assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
     assert not any("weak" in each for each in fitted("iv").diagnostics_.warnings)
 
@@ -85,8 +85,8 @@ def test_rows_of_one_group_stay_in_one_fold(order: str) -> None:
     unit = np.arange(100)
     copied = (lambda column: np.repeat(column, 5)) if order == "repeat" else (lambda column: np.tile(column, 5))
     model = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"])
-    model.fit(copied(x)[:, None], copied(hidden), copied(instrument), groups=copied(unit))
-    alone = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"]).fit(x[:, None], hidden, instrument)
+    model.fit(copied(x)[:, None], copied(hidden), instruments=copied(instrument), groups=copied(unit))
+    alone = de.IVRegressor(primal=spaces.Affine(), dual=small()["dual"]).fit(x[:, None], hidden, instruments=instrument)
     assert abs(np.diff(model.predict([[0.0], [1.0]]))[0] - np.diff(alone.predict([[0.0], [1.0]]))[0]) < 0.15
 
 
@@ -96,7 +96,7 @@ def test_an_instrument_of_the_group_is_not_strong_because_groups_differ() -> Non
     group = np.repeat(np.arange(40), 25)
     x = rng.normal(size=40)[group] + 0.5 * rng.normal(size=1000)
     model = de.IVRegressor(primal="linear", dual="linear")
-    model.fit(x[:, None], x, rng.normal(size=40)[group], groups=group)
+    model.fit(x[:, None], x, instruments=rng.normal(size=40)[group], groups=group)
     assert model.diagnostics_.first_stage[0][1] < 0.1
 
 
@@ -121,9 +121,9 @@ def test_where_x_is_constant_coefficients_and_decoded_controls_stay_in_their_pla
 
 def test_a_constant_category_takes_no_place_among_the_endogenous_columns() -> None:
     table = pd.DataFrame({"place": "here", "price": X[:, 0]})
-    model = de.IVRegressor(primal="linear", dual="linear").fit(table, Y, INSTRUMENT)
+    model = de.IVRegressor(primal="linear", dual="linear").fit(table, Y, instruments=INSTRUMENT)
     assert [name for name, _ in model.diagnostics_.first_stage] == ["price"]
-    constant = de.IVRegressor(primal="linear", dual="linear").fit(table[["place"]], Y, INSTRUMENT)
+    constant = de.IVRegressor(primal="linear", dual="linear").fit(table[["place"]], Y, instruments=INSTRUMENT)
     assert constant.diagnostics_.first_stage == ()
 
 
@@ -136,11 +136,13 @@ def test_columns_without_names_are_called_by_what_they_are() -> None:
         seen.append(table)
         return np.zeros(ROWS)
 
-    de.IVRegressor().consistency_test(kind[:, None], Y, INSTRUMENT, controls=control, function=look)
+    de.IVRegressor().consistency_test(kind[:, None], Y, instruments=INSTRUMENT, controls=control, function=look)
     assert list(seen[0]) == ["x0", "control"]
     assert seen[0]["x0"].tolist() == kind.tolist()
     np.testing.assert_allclose(seen[0]["control"], control)
-    model = de.IVRegressor(primal="linear", dual="linear").fit(X, Y, np.stack([INSTRUMENT, control], axis=1), control)
+    model = de.IVRegressor(primal="linear", dual="linear").fit(
+        X, Y, instruments=np.stack([INSTRUMENT, control], axis=1), controls=control
+    )
     assert [coding.names for coding in (model.coding_, model.instruments_, model.controls_)] == [
         ["x0"],
         ["instrument 0", "instrument 1"],
@@ -152,7 +154,9 @@ def test_columns_without_names_are_called_by_what_they_are() -> None:
 def test_names_of_categories_reach_columns_without_names() -> None:
     kind = RNG.integers(3, size=ROWS).astype(float)
     linear = {"primal": "linear", "dual": "linear"}
-    model = de.IVRegressor(categorical_features=["x0"], **linear).fit(kind[:, None], Y, RNG.normal(size=ROWS))
+    model = de.IVRegressor(categorical_features=["x0"], **linear).fit(
+        kind[:, None], Y, instruments=RNG.normal(size=ROWS)
+    )
     assert model.coding_.dimension == 3
     model = de.IVRegressor(categorical_features=["control"], **linear).fit(X, Y, controls=kind)
     assert (model.coding_.dimension, model.controls_.dimension) == (1, 3)
@@ -170,11 +174,11 @@ def test_a_name_in_x_and_in_controls_is_refused() -> None:
 def test_the_score_keeps_groups_together() -> None:
     group = np.arange(ROWS) // 10
     model = fitted("iv")
-    score = model.score(X, Y, INSTRUMENT, groups=group)
-    assert score == -model.moment_error(X, Y, INSTRUMENT, groups=group).value
-    assert score != model.score(X, Y, INSTRUMENT)
+    score = model.score(X, Y, instruments=INSTRUMENT, groups=group)
+    assert score == -model.moment_error(X, Y, instruments=INSTRUMENT, groups=group).value
+    assert score != model.score(X, Y, instruments=INSTRUMENT)
     with pytest.raises(de.InputError, match="groups lack a label"):
-        model.score(X, Y, INSTRUMENT, groups=np.where(group == 0, np.nan, group))
+        model.score(X, Y, instruments=INSTRUMENT, groups=np.where(group == 0, np.nan, group))
     plain = de.IVRegressor(**small()).fit(X, Y)
     assert plain.score(X, Y, groups=group) == plain.score(X, Y)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -194,11 +198,11 @@ def test_one_column_without_a_second_axis_means_the_same_at_fit_and_at_predict(k
         "polars series": lambda column: pl.Series("dose", column),
     }[kind]
     expected = fitted("iv")
-    model = de.IVRegressor(**small()).fit(made(X[:, 0]), Y, INSTRUMENT)
+    model = de.IVRegressor(**small()).fit(made(X[:, 0]), Y, instruments=INSTRUMENT)
     np.testing.assert_array_equal(model.predict(made(X[:5, 0])), expected.predict(X[:5]))
     np.testing.assert_array_equal(model.interval(made(X[:5, 0])), expected.interval(X[:5]))
-    assert model.score(made(X[:, 0]), Y, INSTRUMENT) == expected.score(X, Y, INSTRUMENT)
-    model.partial_fit(made(X[:60, 0]), Y[:60], INSTRUMENT[:60])
+    assert model.score(made(X[:, 0]), Y, instruments=INSTRUMENT) == expected.score(X, Y, instruments=INSTRUMENT)
+    model.partial_fit(made(X[:60, 0]), Y[:60], instruments=INSTRUMENT[:60])
     assert model.diagnostics_.rows == ROWS + 60
 
 
@@ -235,4 +239,4 @@ def test_weights_of_samples_are_for_r_squared_and_refused_with_instruments() -> 
     plain = de.IVRegressor(**small()).fit(X, Y)
     assert plain.score(X, Y, sample_weight=weights) == pytest.approx(plain.score(X[:100], Y[:100]))
     with pytest.raises(de.InputError, match="sample_weight has no use with instruments"):
-        fitted("iv").score(X, Y, INSTRUMENT, sample_weight=weights)
+        fitted("iv").score(X, Y, instruments=INSTRUMENT, sample_weight=weights)

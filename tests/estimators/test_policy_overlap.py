@@ -9,7 +9,7 @@ import pytest
 from tests.estimators.cases import small
 
 import dualembed as de
-from dualembed.estimators.signatures import Data
+from dualembed.data.table import Table
 
 DISCOUNT = 0.9
 EPISODES, STEPS = 60, 10
@@ -37,7 +37,7 @@ def evaluated(right: float, **recipe: Any) -> de.ActionValueEvaluator:
 
 def test_the_value_is_the_mean_of_weights_times_rewards() -> None:
     model, log = evaluated(0.5, **small()), walks()
-    problem, _ = model._problem(Data(**log))
+    problem, _ = model._problem(Table.of(**log))
     weights = model.closed_.row_weights(problem, model._mean_features(*model.starts_))
     # Not exactly, since the fit may be of products across folds and the weights are those of all rows together.
     assert np.mean(weights * log["rewards"]) == pytest.approx(model.value().value, rel=0.05)

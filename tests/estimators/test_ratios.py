@@ -121,7 +121,7 @@ def test_importance_weights_of_actions_leave_the_ratio_of_states(log: Log) -> No
     weights = (BOLD / RIGHT)[rows["states"], rows["actions"]]
     states, following = coded(rows["states"]), coded(rows["next_states"])
     model = PolicyEvaluator(DISCOUNT).fit(
-        states, rows["rewards"], following, weights=weights, episodes=rows["episodes"]
+        states, rows["rewards"], following, importance_weights=weights, episodes=rows["episodes"]
     )
     visits, share = exact(UNEVEN, BOLD)
     close(model.density_ratio(coded(EVERY)), visits / share, share)

@@ -20,7 +20,7 @@ def test_rows_that_arrive_in_parts_give_nearly_the_same(name: str) -> None:
     estimator, data, asked = CASES[name]
     model = clone(estimator)
     for part in range(3):
-        model.partial_fit(*(np.asarray(column)[part::3] for column in data))
+        model.partial_fit(**{role: np.asarray(column)[part::3] for role, column in data.items()})
     assert model.diagnostics_.rows == ROWS
     whole, errors = fitted(name).predict(*asked, return_std=True)
     assert np.max(np.abs(model.predict(*asked) - whole) / errors) < 1.5
@@ -29,7 +29,7 @@ def test_rows_that_arrive_in_parts_give_nearly_the_same(name: str) -> None:
 def test_coefficients_follow_rows_that_arrive_later() -> None:
     model = de.IVRegressor(primal="linear", dual="linear")
     for part in range(2):
-        model.partial_fit(X[part::2], Y[part::2], INSTRUMENT[part::2])
+        model.partial_fit(X[part::2], Y[part::2], instruments=INSTRUMENT[part::2])
     np.testing.assert_allclose(model.coef_, np.diff(model.predict([[0.0], [1.0]])))
     assert model.diagnostics_.first_stage
 
@@ -49,13 +49,13 @@ def test_a_fit_that_fails_leaves_the_old_one_whole(name: str) -> None:
     """The data are those of the first fit in other units, in turn with one column of them without numbers."""
     model, (_, data, asked) = fitted(name), CASES[name]
     before, expected = state_of(model), model.predict(*asked)
-    other = [7.0 * each if each.dtype.kind == "f" else each for each in data]
-    for column, values in enumerate(other):
-        bad = [*other[:column], np.full(values.shape, np.nan), *other[column + 1 :]]
+    other = {role: 7.0 * each if each.dtype.kind == "f" else each for role, each in data.items()}
+    for role, values in other.items():
+        bad = {**other, role: np.full(values.shape, np.nan)}
         with pytest.raises(ValueError, match=r"NaN|lack"):
-            model.fit(*bad)
+            model.fit(**bad)
     with pytest.raises(de.InputError, match="solver must be one of"):
-        model.set_params(solver="magic").fit(*other)
+        model.set_params(solver="magic").fit(**other)
     model.set_params(solver="auto")
     assert state_of(model) == before
     np.testing.assert_array_equal(model.predict(*asked), expected)
@@ -121,13 +121,13 @@ def test_the_dual_is_the_witness_of_the_function_of_all_rows() -> None:
 def test_instruments_are_judged_by_the_largest_part() -> None:
     weak = np.random.default_rng(5).normal(size=ROWS)
     with pytest.warns(TrustWarning):
-        model = de.IVRegressor(**small()).partial_fit(X[:500], Y[:500], weak[:500])
+        model = de.IVRegressor(**small()).partial_fit(X[:500], Y[:500], instruments=weak[:500])
     first = model.diagnostics_
-    model.partial_fit(X[500:900], Y[500:900], weak[500:900])
+    model.partial_fit(X[500:900], Y[500:900], instruments=weak[500:900])
     assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
     assert model.diagnostics_.first_stage == first.first_stage
     assert "of the variance of x0 (on 500 rows)" in str(model.diagnostics_)
-    model.partial_fit(X, Y, INSTRUMENT)
+    model.partial_fit(X, Y, instruments=INSTRUMENT)
     (_, share), (_, alone) = *model.diagnostics_.first_stage, *fitted("iv").diagnostics_.first_stage
     assert share == pytest.approx(alone)
     assert model.diagnostics_.first_stage_rows == ROWS
@@ -138,14 +138,14 @@ def test_the_overlap_is_that_of_all_rows() -> None:
     weights = np.random.default_rng(5).gamma(0.05, size=ROWS)
     model = de.PolicyEvaluator(0.8, **small())
     for part in (slice(0, 300), slice(300, ROWS)):
-        model.partial_fit(STATE[part], STATE[part], NEXT[part], weights=weights[part])
+        model.partial_fit(STATE[part], STATE[part], NEXT[part], importance_weights=weights[part])
     assert model.diagnostics_.overlap == de.data.propensities.overlap(weights)
     assert model.diagnostics_.overlap.warning in model.diagnostics_.warnings
     model.partial_fit(STATE, STATE, NEXT)  # rows of the policy's own weigh 1
     assert model.diagnostics_.overlap == de.data.propensities.overlap(np.concatenate([weights, np.ones(ROWS)]))
     later = de.PolicyEvaluator(0.8, **small()).partial_fit(STATE, STATE, NEXT)
     assert later.diagnostics_.overlap is None
-    later.partial_fit(STATE, STATE, NEXT, weights=weights)
+    later.partial_fit(STATE, STATE, NEXT, importance_weights=weights)
     assert later.diagnostics_.overlap == de.data.propensities.overlap(np.concatenate([np.ones(ROWS), weights]))
 
 

@@ -15,9 +15,9 @@ from sklearn.base import clone
 import dualembed as de
 from dualembed.answers import Setting, Task
 from dualembed.cli import main
-from dualembed.data.frames import vector
+from dualembed.data.frames import as_column
+from dualembed.data.table import Table
 from dualembed.estimators.registry import ESTIMATORS, register
-from dualembed.estimators.signatures import Data
 from dualembed.estimators.transitions import TransitionEstimator
 
 ROWS, RATE = 600, 0.5
@@ -63,10 +63,10 @@ class DecayRegressor(TransitionEstimator):
 
     def fit(self, states: Any, costs: Any, next_states: Any, episodes: Any = None) -> DecayRegressor:
         """Learn h from transitions, one a row."""
-        return self._fit(Data(states, next_states, costs=costs, episodes=episodes))
+        return self._fit(Table.of(states=states, costs=costs, next_states=next_states, episodes=episodes))
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> Any:
-        columns["reward"] = vector("costs", data.costs, len(columns["state"]))
+    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> Any:
+        columns["reward"] = as_column("costs", table.costs, len(columns["state"]))
         return de.problems.PolicyEvaluation(de.sources.Dataset(**columns), self.rate)
 
 

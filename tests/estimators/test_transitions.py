@@ -90,7 +90,7 @@ def test_no_time_is_shorter_than_one_transition(duration: float) -> None:
     following = np.where(state > 0.4, 1.0, state + rng.uniform(0.0, 0.1, size=ROWS))
     arrived = lambda states: states[:, 0] > 0.9  # noqa: E731
     model = de.HittingTimeRegressor(arrived, primal="linear", dual="linear")
-    model.fit(state, following, None if duration == 1 else np.full(ROWS, duration))
+    model.fit(state, following, durations=None if duration == 1 else np.full(ROWS, duration))
     near = np.linspace(0.0, 0.9, 50)
     assert model._predicted(model.coding_.encode(near)).min() < duration
     assert model.predict(near).min() == pytest.approx(duration)
@@ -153,7 +153,7 @@ def test_later_parts_need_not_reach_the_target_but_the_first_must() -> None:
 
 def test_importance_weights_come_with_their_overlap() -> None:
     weights = np.where(RNG.uniform(size=ROWS) < 0.01, 100.0, 1e-3)
-    model = de.PolicyEvaluator(0.8, **small()).fit(STATE, STATE, NEXT, weights=weights)
+    model = de.PolicyEvaluator(0.8, **small()).fit(STATE, STATE, NEXT, importance_weights=weights)
     assert model.diagnostics_.overlap.effective_sample_size < 50
     assert model.diagnostics_.warnings
 
@@ -264,9 +264,13 @@ def test_episodes_need_a_label_of_one_kind_in_every_row(labels: Any, words: str 
 def test_marks_and_rewards_may_be_nullable_columns_without_gaps() -> None:
     ends = pd.Series(np.arange(ROWS) % 10 == 9)
     rewards = pd.Series(np.arange(ROWS))
-    expected = de.PolicyEvaluator(0.8, **small()).fit(STATE, rewards, NEXT, ends).predict(STATE[:5])
+    expected = de.PolicyEvaluator(0.8, **small()).fit(STATE, rewards, NEXT, terminated=ends).predict(STATE[:5])
     nullable = rewards.astype("Int64")
-    found = de.PolicyEvaluator(0.8, **small()).fit(STATE, nullable, NEXT, ends.astype("boolean")).predict(STATE[:5])
+    found = (
+        de.PolicyEvaluator(0.8, **small())
+        .fit(STATE, nullable, NEXT, terminated=ends.astype("boolean"))
+        .predict(STATE[:5])
+    )
     np.testing.assert_array_equal(found, expected)
     nullable[4] = pd.NA
     with pytest.raises(de.InputError, match=r"rewards must be finite, but are NaN .* in row 4"):

@@ -58,7 +58,9 @@ def line() -> IVRegressor:
     z, hidden = rng.normal(size=(2, 60))
     kind = rng.choice(["ash", "oak", "yew"], size=60)
     table = pandas.DataFrame({"dose": z + hidden, "tree": kind})
-    return IVRegressor(primal="linear", dual="linear").fit(table[["dose"]], z + 3 * hidden, z, controls=table[["tree"]])
+    return IVRegressor(primal="linear", dual="linear").fit(
+        table[["dose"]], z + 3 * hidden, instruments=z, controls=table[["tree"]]
+    )
 
 
 def curve() -> PolicyEvaluator:
@@ -132,7 +134,7 @@ def effect() -> IVRegressor:
     rng = np.random.default_rng(7)
     z, hidden = rng.normal(size=(2, ROWS))
     table = pandas.DataFrame({"dose": 2 * z + hidden, "tree": rng.choice(["ash", "oak"], size=ROWS)})
-    return IVRegressor().fit(table[["dose"]], np.sin(z) + 3 * hidden, z, controls=table[["tree"]])
+    return IVRegressor().fit(table[["dose"]], np.sin(z) + 3 * hidden, instruments=z, controls=table[["tree"]])
 
 
 def regression() -> IVRegressor:

@@ -53,7 +53,7 @@ def test_a_newer_format_asks_for_a_newer_version(tmp_path: Path, monkeypatch: py
     save(IVRegressor(), tmp_path / "newer")
     monkeypatch.undo()
     for read in (load, describe):
-        with pytest.raises(InputError, match="has format 7, and this version of dualembed reads formats up to 2"):
+        with pytest.raises(InputError, match="has format 7, and this version of dualembed reads formats up to 3"):
             read(tmp_path / "newer")
 
 

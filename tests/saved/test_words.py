@@ -24,8 +24,9 @@ NEVER_HELD = frozenset(
     {
         "dualembed.answers.task:Setting",
         "dualembed.answers.task:Task",
+        "dualembed.data.frames:Frame",
         "dualembed.data.roles:Role",
-        "dualembed.estimators.signatures:Data",
+        "dualembed.data.table:Table",
     }
 )
 

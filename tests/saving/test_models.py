@@ -77,7 +77,7 @@ def fitted_estimators() -> dict[str, Any]:
     noise = samplers.AdditiveNoise(0.1)
     return {
         "PolicyEvaluator": lambda: estimators.PolicyEvaluator(0.9, **LINES).fit(STATES, REWARDS, FOLLOWING),
-        "IVRegressor": lambda: estimators.IVRegressor(**LINES).fit(STATES, REWARDS, FOLLOWING),
+        "IVRegressor": lambda: estimators.IVRegressor(**LINES).fit(STATES, REWARDS, instruments=FOLLOWING),
         "ActionValueEvaluator": lambda: estimators.ActionValueEvaluator(0.9, always, **LINES).fit(
             STATES, ACTIONS, REWARDS, FOLLOWING
         ),

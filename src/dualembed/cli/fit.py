@@ -197,7 +197,7 @@ def _run(order: Order, *, as_json: bool) -> None:
             given = _read(order)
         model, found = _fitted(order, given)
     with spinner("Writing"):
-        _write(order, model, given.data)
+        _write(order, model, given.data.columns)
     with on_interrupt(f"stopped; the model {order.out} is written"):
         if as_json:
             print_json(found)
@@ -209,13 +209,13 @@ def _run(order: Order, *, as_json: bool) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What a table holds: rows that lack nothing, columns by meaning, categories, and the arguments of `fit`."""
+    """What a table holds: rows that lack nothing, columns by meaning, categories, and the table for `fit`."""
 
     table: Any
     dropped: int
     columns: dict[str, list[str]]
     categories: list[str]
-    data: dict[str, Any]
+    data: Any
     settings: dict[str, Any]
     worries: list[str]
 
@@ -224,19 +224,19 @@ def _read(order: Order) -> Given:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
     from dualembed.data import read_table
     from dualembed.data.columns import columns_by_role
-    from dualembed.data.table import arguments, categories_in, check_varying, complete
+    from dualembed.data.table import Table, categories_in, check_varying, complete
 
     whole = read_table(order.table)
     columns = columns_by_role(order.task.roles, order.columns, whole.column_names, needs=order.task.needs)
     table, dropped = complete(whole, columns, drop=order.drop_missing)
     check_varying(table, columns)
     categories = categories_in(table, columns, order.categories)
-    data = arguments(table, columns, order.task.roles, categories=categories)
+    data = Table.named(table, columns, order.task.roles, needs=order.task.needs, categories=categories)
     settings = {**order.settings, "categorical_features": categories or None}
     for setting in order.task.settings:
         if setting.condition:
             text = settings[setting.name]
-            settings[setting.name] = _condition(text, columns["state"], data["states"], setting.option)
+            settings[setting.name] = _condition(text, columns["state"], data.states, setting.option)
     worries = _forgotten(order.task, order.columns, columns, whole)
     return Given(table, dropped, columns, categories, data, settings, worries)
 
@@ -245,17 +245,15 @@ def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
     """(the fitted model, what there is to say of it)."""
     from dualembed.cli.answers import found_by
     from dualembed.cli.console import spinner
-    from dualembed.data.table import fingerprint
     from dualembed.estimators.diagnostics import TrustWarning
 
     model = _estimator(order, given.settings)
     # Embedding-SGD has a bar of its own.
     with spinner("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
         simplefilter("ignore", TrustWarning)  # the answer says it in its own place
-        model.fit(**given.data)
+        model.fit(given.data)
     worries = (*model.diagnostics_.warnings, *given.worries)
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=worries)
-    model.columns_, model.fingerprint_ = given.columns, fingerprint(given.table, given.columns, order.task.needs)
     return model, {
         "task": order.name,
         "table": str(order.table),
@@ -263,7 +261,7 @@ def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
         "dropped": given.dropped,
         "columns": given.columns,
         "categories": given.categories,
-        **found_by(model, given.data),
+        **found_by(model, given.data.columns),
         "model": str(order.out),
         "report": None if order.report is None else str(order.report),
         "command": order.command,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import json
 import re
@@ -65,11 +64,10 @@ def task_named(name: str) -> Task:
     tasks = known_tasks()
     if name in tasks:
         return tasks[name]
-    near = difflib.get_close_matches(name.lower(), tasks, n=1, cutoff=0.5)
-    advice = f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(tasks)}"
-    from dualembed.checks import InputError
+    from dualembed.checks import InputError, nearest
 
-    raise InputError(f"there is no task named '{name}'; {advice}")
+    advice = nearest(name, tasks) or f"; choose one of: {', '.join(tasks)}"
+    raise InputError(f"there is no task named '{name}'{advice}")
 
 
 def estimator_of(task: Task) -> Any:

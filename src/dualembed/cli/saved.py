@@ -148,7 +148,7 @@ def score(
             "dropped": dropped,
             "error": {"what": task.error, "value": error.value, "stderr": error.stderr},
             "consistency": _consistency(fitted, given),
-            "fitted_to_these_rows": fingerprint(kept, columns, task.needs) == getattr(fitted, "fingerprint_", None),
+            "fitted_to_these_rows": fingerprint(kept, columns, task.needs) == fitted.schema_.digest,
         }
     if as_json:
         print_json(found)

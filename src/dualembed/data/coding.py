@@ -8,21 +8,20 @@ columns and copies of others say nothing more and are left out.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.frames import columns_of, headings, kind_of, levels_of, names_of
+from dualembed.data.frames import column_names, columns_of, encoded, kind_of, levels_of, names_of, renamed
 from dualembed.data.roles import MOST_LEVELS
 
 SAME = 1e-6  # difference of two numbers, in their unit, below which it is rounding
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class ColumnCoding:
     """How one column is coded: a number by mean and scale, a category by its levels; not at all where it is left out.
 
     `copy_of` is the number of an earlier column that this one equals; `constant` the one value of a column.
@@ -50,7 +49,7 @@ class Column:
             return np.empty((len(values), 0))
         if not self.levels:
             if kind_of(values) != "numbers":
-                text = next(value for value in values.tolist() if isinstance(value, str))
+                text = next(value for value in encoded(values)[0] if isinstance(value, str))
                 raise checks.InputError(f"column {self.name} has the text {text!r}, but was fitted with numbers")
             return ((np.asarray(values, dtype=np.float64) - self.mean) / self.scale)[:, None]
         codes = self._codes(values)
@@ -71,23 +70,50 @@ class Column:
 
     def _codes(self, values: np.ndarray) -> np.ndarray:
         numbers = {level: number for number, level in enumerate(self.levels)}
-        strange = [value for value in values.tolist() if value not in numbers]
+        distinct, codes = encoded(values)
+        strange = [value for value in distinct if value not in numbers]
         if strange:
             shown = ", ".join(map(repr, self.levels[:6])) + (", ..." if len(self.levels) > 6 else "")
             raise checks.InputError(
                 f"column {self.name} has the value {strange[0]!r}, which was not among those it was fitted with "
                 f"({shown}); drop such rows, or fit again with them"
             )
-        return np.array([numbers[value] for value in values.tolist()], dtype=int)
+        return np.array([numbers[value] for value in distinct], dtype=int)[codes]
 
 
 @dataclasses.dataclass(frozen=True)
 class Coding:
-    """How a table is coded; `named` says whether its columns came with names of their own."""
+    """How the table of a role is coded; `named` says whether its columns came with names of their own."""
 
-    what: str
-    columns: tuple[Column, ...]
+    role: str
+    columns: tuple[ColumnCoding, ...]
     named: bool
+
+    @classmethod
+    def fit(cls, role: str, *tables: Any, categorical: Sequence[Any] | bool | None = None) -> Coding:
+        """The coding of tables with the same columns, such as states and next states, by all of their rows.
+
+        `categorical` names (or numbers) columns of numbers that are categories, or is True where all are.
+        """
+        shown, named = column_names(tables[0], role), names_of(tables[0]) is not None
+        all_are = categorical is True
+        places = [] if all_are else _places(categorical, shown, role)
+
+        def aligned(table: Any) -> list[np.ndarray]:
+            """The columns in the order of the first table's: by name, where both have the same names."""
+            own = names_of(table) or []
+            alike = named and set(own) == set(shown)
+            wanted = [shown[place] for place in places] if alike else places
+            _, columns = columns_of(table, role, categories=wanted, categorical=all_are)
+            if len(columns) != len(shown):
+                raise checks.InputError(
+                    f"{role} must have {len(shown)} columns everywhere, but some have {len(columns)}"
+                )
+            return [columns[own.index(name)] for name in shown] if alike else columns
+
+        read = [aligned(table) for table in tables]
+        joined = [_joined(role, name, parts) for name, parts in zip(shown, zip(*read, strict=True), strict=True)]
+        return cls(role, tuple(_columns(shown, joined)), named)
 
     @property
     def dimension(self) -> int:
@@ -156,7 +182,7 @@ class Coding:
         by_place = names is None or not self.named or (renamed and not set(names) & set(self.names))
         places = [number for number, column in enumerate(self.columns) if column.levels]
         categories = places if by_place else [self.columns[number].name for number in places]
-        names, columns = columns_of(table, self.what, categories=categories)
+        names, columns = columns_of(table, self.role, categories=categories)
         return self._matched(None if by_place else names, columns)
 
     def renamed(self, table: Any) -> Any:
@@ -164,14 +190,7 @@ class Coding:
         names = names_of(table)
         if names is None or not self.named or set(names) & set(self.names):
             return table
-        if hasattr(table, "dtype"):  # a series
-            return table.rename(self.names[0])
-        if hasattr(table, "set_axis"):  # pandas
-            return table.set_axis(self.names, axis=1)
-        if hasattr(table, "rename_columns"):  # Arrow
-            return table.rename_columns(self.names)
-        pairs = dict(zip(names, self.names, strict=True))
-        return {pairs[name]: table[name] for name in names} if isinstance(table, dict) else table.rename(pairs)
+        return renamed(table, self.names)
 
     def decode(self, points: np.ndarray) -> Any:
         """The table that has these coordinates: an array, or a dictionary of columns where some are categories."""
@@ -191,42 +210,42 @@ class Coding:
         if names is not None:
             missing = [name for name in self.names if name not in names]
             if missing:
-                near = difflib.get_close_matches(missing[0], names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:8])}"
-                raise checks.InputError(f"{self.what} have no column {missing[0]}, which they were fitted with; {hint}")
+                near = checks.nearest_name(missing[0], names)
+                hint = f"did you mean {near}?" if near else f"there are {', '.join(names[:8])}"
+                raise checks.InputError(f"{self.role} have no column {missing[0]}, which they were fitted with; {hint}")
             columns = [columns[names.index(name)] for name in self.names]
         if len(columns) != len(self.columns):
             raise checks.InputError(
-                f"{self.what} have {len(columns)} columns, but were fitted with {len(self.columns)}: "
+                f"{self.role} have {len(columns)} columns, but were fitted with {len(self.columns)}: "
                 f"{', '.join(self.names[:8])}"
             )
         return columns
 
 
-def coding_of(what: str, *tables: Any, categorical: Sequence[Any] | None = None, delta: bool = False) -> Coding:
-    """The coding of tables with the same columns, such as states and next states, by all of their rows.
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """How all that was given to a fit is coded, by role, and which columns of a table it was.
 
-    `categorical` names (or numbers) columns of numbers that are categories; `delta` says that all are.
+    Attributes
+    ----------
+    codings
+        Of the tables, by role.
+    names
+        The names of columns, by role, where a table with other columns besides was given; else nothing.
+    digest
+        A short text that two tables share only if they have the same values in these columns; None where none was made.
     """
-    shown, named = headings(tables[0], what), names_of(tables[0]) is not None
-    places = _places(categorical, shown, what)
 
-    def aligned(table: Any) -> list[np.ndarray]:
-        """The columns in the order of the first table's: by name, where both have the same names."""
-        own = names_of(table) or []
-        alike = named and set(own) == set(shown)
-        wanted = [shown[place] for place in places] if alike else places
-        _, columns = columns_of(table, what, categories=wanted, delta=delta)
-        if len(columns) != len(shown):
-            raise checks.InputError(f"{what} must have {len(shown)} columns everywhere, but some have {len(columns)}")
-        return [columns[own.index(name)] for name in shown] if alike else columns
+    codings: dict[str, Coding]
+    names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    digest: str | None = None
 
-    read = [aligned(table) for table in tables]
-    joined = [_joined(what, name, parts) for name, parts in zip(shown, zip(*read, strict=True), strict=True)]
-    return Coding(what, tuple(_columns(shown, joined)), named)
+    def side_by_side(self, roles: Sequence[str]) -> list[Coding]:
+        """The codings of those of the roles that there are, whose coordinates stand side by side."""
+        return [self.codings[role] for role in roles if role in self.codings]
 
 
-def _places(categorical: Any, names: list[str], what: str) -> list[int]:
+def _places(categorical: Any, names: list[str], role: str) -> list[int]:
     """The places of columns that are categories, from names, places or a mask."""
     if categorical is None:
         return []
@@ -236,13 +255,13 @@ def _places(categorical: Any, names: list[str], what: str) -> list[int]:
     known = {*range(len(names)), *names}
     if isinstance(categorical, str) or any(isinstance(each, bool) or each not in known for each in given):
         raise checks.InputError(
-            f"categorical_features must be names or places of columns of {what}, or a mask, not {categorical!r}; there "
+            f"categorical_features must be names or places of columns of {role}, or a mask, not {categorical!r}; there "
             f"are {', '.join(names)}"
         )
     return [names.index(each) if isinstance(each, str) else int(each) for each in given]
 
 
-def _joined(what: str, name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
+def _joined(role: str, name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     """One column of all tables; categories wherever one of them has some."""
     if all(part.dtype.kind == "f" for part in parts):
         return np.concatenate(parts)
@@ -250,21 +269,21 @@ def _joined(what: str, name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     texts, numbers = ([part for part in levels if kind_of(part) == kind] for kind in ("text", "numbers"))
     if texts and numbers:
         raise checks.InputError(
-            f"column {name} of {what} has text in one table, such as {texts[0][0]!r}, and numbers in another, such as "
+            f"column {name} of {role} has text in one table, such as {texts[0][0]!r}, and numbers in another, such as "
             f"{numbers[0][0]!r}; write its values alike in both"
         )
     return np.concatenate(levels)
 
 
-def _columns(names: list[str], joined: list[np.ndarray]) -> list[Column]:
-    columns: list[Column] = []
+def _columns(names: list[str], joined: list[np.ndarray]) -> list[ColumnCoding]:
+    columns: list[ColumnCoding] = []
     for number, (name, values) in enumerate(zip(names, joined, strict=True)):
         twin = next((k for k in range(number) if _equal(joined[k], values)), None)
-        columns.append(Column(name, copy_of=twin) if twin is not None else _column(name, values))
+        columns.append(ColumnCoding(name, copy_of=twin) if twin is not None else _column(name, values))
     return columns
 
 
-def _column(name: str, values: np.ndarray) -> Column:
+def _column(name: str, values: np.ndarray) -> ColumnCoding:
     if values.dtype.kind != "f":
         levels = tuple(sorted(set(values.tolist()), key=lambda level: (str(type(level)), level)))
         if len(levels) > MOST_LEVELS:
@@ -272,11 +291,11 @@ def _column(name: str, values: np.ndarray) -> Column:
                 f"column {name} has {len(levels)} different values and is no number; group the rare ones so that there "
                 f"are at most {MOST_LEVELS}, or give it as a number"
             )
-        return Column(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
+        return ColumnCoding(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
     mean, scale = float(values.mean()), float(values.std())
     if scale <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
-        return Column(name, constant=float(values[0]))
-    return Column(name, mean, scale)
+        return ColumnCoding(name, constant=float(values[0]))
+    return ColumnCoding(name, mean, scale)
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:

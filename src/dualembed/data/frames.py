@@ -2,99 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from sklearn.utils.validation import check_array, column_or_1d
 
 from dualembed import checks
 from dualembed.data.policies import numbers
+from dualembed.data.roles import ROLES
+
+BESIDE = ("instruments", "controls", "actions")  # tables beside the one that f is of first
+
+
+class Frame(NamedTuple):
+    """A table's columns as they are, their names where they have any, and which of them are declared categories."""
+
+    names: list[str] | None
+    columns: list[Any]
+    declared: list[bool]
+
+    @staticmethod
+    def of(table: Any) -> Frame:
+        """Of data frames and series of any library, and of dictionaries; no columns of an array."""
+        if hasattr(table, "toarray"):  # a sparse matrix, which may be a dictionary too
+            return Frame(None, [], [])
+        if isinstance(table, dict):
+            columns = [np.asarray(column) for column in table.values()]
+            return Frame([str(name) for name in table], columns, [False] * len(columns))
+        known = _narwhals(table)
+        if isinstance(known, nw.Series):
+            name = known.name if isinstance(known.name, str) and known.name else None
+            return Frame(None if name is None else [name], [table], [_is_category(known.dtype)])
+        if not isinstance(known, nw.DataFrame) or not all(isinstance(name, str) for name in known.columns):
+            return Frame(None, [], [])
+        declared = [_is_category(kind) for kind in known.schema.values()]
+        return Frame(list(known.columns), [known[name].to_native() for name in known.columns], declared)
 
 
 def columns_of(
-    table: Any, what: str, *, categories: Any = (), delta: bool = False
+    table: Any, role: str, *, categories: Any = (), categorical: bool = False
 ) -> tuple[list[str] | None, list[np.ndarray]]:
     """(names, columns) of anything table-like: floats for numbers, objects for categories; names None for arrays.
 
-    `categories` are names and places of columns that are categories whatever they hold; `delta` says that all are.
+    `categories` are names and places of columns that are categories whatever they hold; `categorical` says that all
+    are.
     """
-    names, columns = named_columns(table)
-    columns = columns or list(_array(table, what).T)
+    names, columns, declared = Frame.of(table)
+    if not columns:
+        columns = list(_array(table, role).T)
+        declared = [False] * len(columns)
     wanted = {*categories}
     found = []
-    for number, (label, column) in enumerate(zip(names or unnamed(what, len(columns)), columns, strict=True)):
-        asked = delta or label in wanted or number in wanted or _declared(column)
+    for number, (label, column) in enumerate(zip(names or default_names(role, len(columns)), columns, strict=True)):
+        asked = categorical or label in wanted or number in wanted or declared[number]
         found.append(_values(label, column, category=asked))
     if not len(found) or not len(found[0]):
-        raise checks.InputError(f"{what} have no rows; give at least one")
+        raise checks.InputError(f"{role} have no rows; give at least one")
     return names, found
 
 
-def headings(table: Any, what: str) -> list[str]:
+def column_names(table: Any, role: str) -> list[str]:
     """What the columns are called: their names, or those that columns without names have."""
-    names, columns = named_columns(table)
-    return names or unnamed(what, len(columns) or _array(table, what).shape[1])
+    names, columns, _ = Frame.of(table)
+    return names or default_names(role, len(columns) or _array(table, role).shape[1])
 
 
 def names_of(table: Any) -> list[str] | None:
     """The names of a table's columns, or None where it has none."""
-    return named_columns(table)[0]
+    return Frame.of(table).names
 
 
-def unnamed(what: str, count: int) -> list[str]:
+def renamed(table: Any, names: Sequence[str]) -> Any:
+    """A table or a series, which has names, with other ones."""
+    if isinstance(table, dict):
+        return dict(zip(names, table.values(), strict=True))
+    known = _narwhals(table)
+    if isinstance(known, nw.Series):
+        return known.alias(names[0]).to_native()
+    return known.rename(dict(zip(known.columns, names, strict=True))).to_native()
+
+
+def take(table: Any, rows: np.ndarray) -> Any:
+    """Some rows of a table or a column, in that order; a frame stays a frame."""
+    if isinstance(table, dict):
+        return {name: np.asarray(column)[rows] for name, column in table.items()}
+    known = table if hasattr(table, "toarray") else _narwhals(table)
+    return known[rows].to_native() if isinstance(known, nw.DataFrame | nw.Series) else np.asarray(table)[rows]
+
+
+def default_names(role: str, count: int) -> list[str]:
     """Names for columns that have none: x0, x1, ... of X and of states; of what stands beside them other ones.
 
-    >>> unnamed("X", 2), unnamed("controls", 2), unnamed("instruments", 1)
+    >>> default_names("X", 2), default_names("controls", 2), default_names("instruments", 1)
     (['x0', 'x1'], ['control 0', 'control 1'], ['instrument'])
     """
-    if what not in ("instruments", "controls", "actions"):
+    if role not in BESIDE:
         return [f"x{number}" for number in range(count)]
-    single = what.removesuffix("s")
-    return [single] if count == 1 else [f"{single} {number}" for number in range(count)]
+    word = ROLES[role].word
+    return [word] if count == 1 else [f"{word} {number}" for number in range(count)]
 
 
-def named_columns(table: Any) -> tuple[list[str] | None, list[Any]]:
-    """The names and columns of data frames (pandas, polars, Arrow), series and dictionaries; no columns of an array."""
-    if hasattr(table, "toarray"):  # a sparse matrix, which may be a dictionary too
-        return None, []
-    if isinstance(table, dict):
-        return _checked([str(name) for name in table]), [np.asarray(column) for column in table.values()]
-    if hasattr(table, "column_names"):  # Arrow
-        names = _checked(list(table.column_names))
-        return names, [table.column(name).to_numpy() for name in names]
-    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        names = list(table.columns)
-        if all(isinstance(name, str) for name in names):
-            return _checked(names), [table[name] for name in names]
-        return None, []
-    if hasattr(table, "to_numpy") and hasattr(table, "dtype"):  # a series
-        name = getattr(table, "name", None)
-        return [name] if isinstance(name, str) and name else None, [table]
-    return None, []
-
-
-def is_flat(table: Any) -> bool:
+def is_1d(table: Any) -> bool:
     """Whether a table is one column without a second axis: an array or a series of shape (n,), or a list of values."""
     return len(getattr(table, "shape", ())) == 1 or (isinstance(table, list) and np.ndim(table[:1]) == 1)
+
+
+def encoded(values: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """(the different values, the number of each row's (n,)); by Arrow, unless they are of many kinds."""
+    try:
+        coded = pa.array(values).dictionary_encode("encode")
+        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, OverflowError):
+        known: dict[Any, int] = {}
+        indices = [known.setdefault(value, len(known)) for value in values.tolist()]
+        return list(known), np.asarray(indices, dtype=int)
 
 
 def kind_of(values: np.ndarray) -> str:
     """ "numbers", "text", or "both"."""
     if values.dtype.kind == "f":
         return "numbers"
-    texts = {isinstance(value, str) for value in set(values.tolist())}
+    texts = {isinstance(value, str) for value in encoded(values)[0]}
     return "both" if len(texts) == 2 else "text" if texts == {True} else "numbers"
 
 
 def levels_of(values: np.ndarray) -> np.ndarray:
     """The values as objects, Python's own numbers and text; whole floats as whole numbers: 1 and 1.0 are one level."""
-    return np.asarray([_plain(value) for value in values.tolist()] + [None], dtype=object)[:-1]
+    distinct, codes = encoded(values)
+    return _objects([_plain(value) for value in distinct])[codes]
 
 
-def vector(name: str, values: Any, rows: int) -> np.ndarray:
+def as_column(name: str, values: Any, rows: int) -> np.ndarray:
     """The values (n,) in float64, finite; a single column (n, 1) will do."""
     given = numbers(name, _with_nan(values))
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
@@ -102,35 +145,35 @@ def vector(name: str, values: Any, rows: int) -> np.ndarray:
         raise checks.InputError(f"{name} must have shape ({rows},), one number a row, but have {given.shape}")
     bad = ~np.isfinite(given)
     if bad.any():
-        raise checks.InputError(f"{name} must be finite, but are NaN or infinity in {places(bad)}; drop or fill them")
+        raise checks.InputError(
+            f"{name} must be finite, but are NaN or infinity in {describe_rows(bad)}; drop or fill them"
+        )
     return given
 
 
-def labels_of(name: str, labels: Any, rows: int) -> np.ndarray | None:
-    """The number (n,) of each row's group from 0, or None without labels."""
-    if labels is None:
-        return None
+def group_numbers(name: str, labels: Any, rows: int) -> np.ndarray:
+    """The number (n,) of each row's group, from 0 in the order of their labels."""
     given = np.asarray(labels)
     if given.shape != (rows,):
         raise checks.InputError(f"{name} must have shape ({rows},), one label a row, but have {given.shape}")
-    bad = lacking(given)
+    bad = is_missing(given)
     if bad.any():
-        raise checks.InputError(f"{name} lack a label in {places(bad)}; label those rows too, or drop them")
+        raise checks.InputError(f"{name} lack a label in {describe_rows(bad)}; label those rows too, or drop them")
     try:
         return np.unique(given, return_inverse=True)[1]
     except TypeError:
         raise checks.InputError(f"{name} must be labels of one kind, all of them text or all numbers") from None
 
 
-def starts(labels: Any) -> np.ndarray:
+def first_rows(labels: Any) -> np.ndarray:
     """The first row of every group."""
     return np.sort(np.unique(np.asarray(labels), return_index=True)[1])
 
 
-def steps(labels: Any) -> np.ndarray:
+def step_numbers(labels: Any) -> np.ndarray:
     """How many rows of its group come before each row, (n,).
 
-    >>> steps(["a", "a", "b", "a", "b"]).tolist()
+    >>> step_numbers(["a", "a", "b", "a", "b"]).tolist()
     [0, 1, 0, 2, 1]
     """
     numbers = np.unique(np.asarray(labels), return_inverse=True)[1]
@@ -148,11 +191,11 @@ def target(values: Any, rows: int) -> np.ndarray:
         raise checks.InputError(f"X has {rows} rows, but y {len(found)}; give one target a row")
     bad = ~np.isfinite(found)
     if bad.any():
-        raise checks.InputError(f"y is NaN or infinity in {places(bad)}; drop those rows")
+        raise checks.InputError(f"y is NaN or infinity in {describe_rows(bad)}; drop those rows")
     return found
 
 
-def lacking(values: np.ndarray) -> np.ndarray:
+def is_missing(values: np.ndarray) -> np.ndarray:
     """Whether each value is missing: None, NaN, or pandas' NaT and NA."""
     if values.dtype.kind == "f":
         return np.isnan(values)
@@ -160,44 +203,55 @@ def lacking(values: np.ndarray) -> np.ndarray:
         return np.isnat(values)
     if values.dtype.kind != "O":
         return np.zeros(values.shape, dtype=bool)
-    return np.array([_lacks(value) for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+    return np.array([_is_missing(value) for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
 
 
-def places(bad: np.ndarray) -> str:
+def describe_rows(bad: np.ndarray) -> str:
     """How many rows, and the first of them, counted from 0.
 
-    >>> places(np.array([False, True, True])), places(np.array([False, True]))
+    >>> describe_rows(np.array([False, True, True])), describe_rows(np.array([False, True]))
     ('2 rows, the first of them row 1', 'row 1')
     """
     first = f"row {int(np.argmax(bad))}"
     return first if bad.sum() == 1 else f"{int(bad.sum())} rows, the first of them {first}"
 
 
-def _checked(names: list[str]) -> list[str]:
-    if len(set(names)) < len(names):
+def _narwhals(table: Any) -> Any:
+    """A frame or a series as narwhals knows it, whatever library it is of; anything else as it is."""
+    if hasattr(table, "__arrow_c_stream__") and hasattr(table, "__arrow_c_array__"):  # a batch of records
+        table = pa.table(table)
+    try:
+        known = nw.from_native(table, pass_through=True, allow_series=True)
+    except nw.exceptions.DuplicateError:
+        names = [str(name) for name in table.columns]
         twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise checks.InputError(f"a table has two columns named {twice}; give each a name of its own")
-    return names
+        raise checks.InputError(f"a table has two columns named {twice}; give each a name of its own") from None
+    return known.collect() if isinstance(known, nw.LazyFrame) else known
 
 
-def _array(table: Any, what: str) -> np.ndarray:
+def _is_category(kind: Any) -> bool:
+    """Whether a column says of itself that it is a category, as pandas' do even where they are numbers."""
+    return isinstance(kind, nw.Categorical | nw.Enum)
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    """An array (n,) of objects, whatever they are."""
+    return np.array([*values, None], dtype=object)[:-1]
+
+
+def _array(table: Any, role: str) -> np.ndarray:
     if not hasattr(table, "toarray"):  # a sparse matrix is left to be refused
         table = np.asarray(table)
         table = table[:, None] if table.ndim == 1 else table
         if table.ndim == 2 and _has_text(table):  # of columns that are looked at one by one
             return table.astype(object)
-        table = np.where(lacking(table), np.nan, table) if table.dtype.kind == "O" else table
-    array: np.ndarray = check_array(table, dtype=np.float64, input_name=what, ensure_all_finite=False)
+        table = np.where(is_missing(table), np.nan, table) if table.dtype.kind == "O" else table
+    array: np.ndarray = check_array(table, dtype=np.float64, input_name=role, ensure_all_finite=False)
     return array
 
 
 def _has_text(table: np.ndarray) -> bool:
     return table.dtype.kind in "US" or (table.dtype.kind == "O" and any(isinstance(each, str) for each in table.flat))
-
-
-def _declared(column: Any) -> bool:
-    """Whether a column says of itself that it is a category, as pandas' do even where they are numbers."""
-    return getattr(getattr(column, "dtype", None), "name", None) == "category"
 
 
 def _values(name: str, column: Any, *, category: bool) -> np.ndarray:
@@ -209,18 +263,19 @@ def _values(name: str, column: Any, *, category: bool) -> np.ndarray:
         return values.astype(np.float64)  # of two values a standardised number is a delta kernel
     if values.dtype.kind in "mM":
         raise checks.InputError(f"column {name} holds dates; give numbers, such as days since a date of your choice")
-    distinct = _distinct(name, values)
-    if lacking(np.array([*distinct, None], dtype=object)[:-1]).any():
-        raise checks.InputError(f"column {name} lacks a value in {places(lacking(values))}; drop or fill them")
+    distinct, codes = _encoded_labels(name, values)
+    missing = is_missing(_objects(distinct))
+    if missing.any():
+        raise checks.InputError(f"column {name} lacks a value in {describe_rows(missing[codes])}; drop or fill them")
     if values.dtype.kind == "O" and not category and all(isinstance(each, (Real, Decimal)) for each in distinct):
         return _finite(name, values.astype(np.float64))
-    return values.astype(object) if all(type(each) is str for each in distinct) else levels_of(values)
+    return _objects([each if type(each) is str else _plain(each) for each in distinct])[codes]
 
 
-def _distinct(name: str, values: np.ndarray) -> set[Any]:
-    """The values that there are, of which a long column of labels has few."""
+def _encoded_labels(name: str, values: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """The different values and the number of each row's; refused where a value is no label."""
     try:
-        return set(values.tolist())
+        return encoded(values)
     except TypeError:
         strange = next((each for each in values.tolist() if not isinstance(each, Hashable)), values[0])
         raise checks.InputError(
@@ -236,11 +291,11 @@ def _plain(level: Any) -> Any:
 def _finite(name: str, values: np.ndarray) -> np.ndarray:
     bad = ~np.isfinite(values)
     if bad.any():
-        raise checks.InputError(f"column {name} is NaN or infinity in {places(bad)}; drop or fill them")
+        raise checks.InputError(f"column {name} is NaN or infinity in {describe_rows(bad)}; drop or fill them")
     return values
 
 
-def _lacks(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
     except TypeError:  # pandas.NA says neither yes nor no
@@ -256,4 +311,4 @@ def _with_nan(values: Any) -> Any:
         objects = np.asarray(given)
     except ValueError:  # rows of several lengths, for others to refuse
         return given
-    return np.where(lacking(objects), np.nan, objects).tolist() if objects.dtype.kind == "O" else given
+    return np.where(is_missing(objects), np.nan, objects).tolist() if objects.dtype.kind == "O" else given

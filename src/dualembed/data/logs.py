@@ -29,6 +29,15 @@ SOURCES = (
 )
 
 
+def is_log(source: Any) -> bool:
+    """Whether it is something that `log` reads: by its form, not by what is in it."""
+    if isinstance(source, str) or hasattr(source, "iterate_episodes"):
+        return True
+    if isinstance(source, Mapping):
+        return "observations" in source
+    return hasattr(source, "episodes") and not hasattr(source, "__array__")
+
+
 def log(source: Any) -> Columns:
     """The columns state, action, reward, next_state, terminated, truncated and episode of a log, in the order of time.
 

@@ -22,7 +22,8 @@ class Kind(enum.Enum):
 class Role:
     """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
 
-    What `follows` another role has a column for each of its columns, in the same units.
+    What `follows` another role has a column for each of its columns, in the same units. `aliases` are names that other
+    libraries have for it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Role:
     kind: Kind
     help: str
     follows: str | None = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -49,10 +51,17 @@ class Role:
 ROLES: dict[str, Role] = {
     role.name: role
     for role in (
-        Role("states", "--state", Kind.TABLE, "Where the process is."),
+        Role("states", "--state", Kind.TABLE, "Where the process is.", aliases=("observations", "obs")),
         Role("actions", "--action", Kind.ACTION, "What was done there."),
         Role("rewards", "--reward", Kind.NUMBER, "What it brought."),
-        Role("next_states", "--next-state", Kind.TABLE, "Where it led, one for each of --state.", follows="states"),
+        Role(
+            "next_states",
+            "--next-state",
+            Kind.TABLE,
+            "Where it led, one for each of --state.",
+            follows="states",
+            aliases=("next_observations", "next_obs", "new_obs"),
+        ),
         Role(
             "next_actions",
             "--next-action",
@@ -60,17 +69,60 @@ ROLES: dict[str, Role] = {
             "What the evaluated policy does at the next state.",
             follows="actions",
         ),
-        Role("terminated", "--terminated", Kind.MARK, "1 where nothing follows; 0 at a time limit."),
-        Role("weights", "--weight", Kind.NUMBER, "Importance weights, for data of another policy."),
-        Role("episodes", "--episode", Kind.LABEL, "Label of rows that depend on each other."),
-        Role("groups", "--episode", Kind.LABEL, "Label of rows that depend on each other."),
+        Role(
+            "terminated",
+            "--terminated",
+            Kind.MARK,
+            "1 where nothing follows; 0 at a time limit.",
+            aliases=("terminals", "terminations"),
+        ),
+        Role(
+            "truncated",
+            "--truncated",
+            Kind.MARK,
+            "1 where a time limit cut the episode.",
+            aliases=("timeouts", "truncations"),
+        ),
+        Role(
+            "importance_weights",
+            "--weight",
+            Kind.NUMBER,
+            "Importance weights, for data of another policy.",
+            aliases=("weights", "rho"),
+        ),
+        Role("episodes", "--episode", Kind.LABEL, "Label of rows that depend on each other.", aliases=("episode_ids",)),
+        Role("groups", "--episode", Kind.LABEL, "Label of rows that depend on each other.", aliases=("clusters",)),
+        Role("time", "--time", Kind.LABEL, "When it was, by which rows of an episode are put in order."),
+        Role("durations", "--duration", Kind.NUMBER, "How long the step took; 1 if left out."),
         Role("X", "--x", Kind.TABLE, "Causes, whose effect is asked for."),
         Role("y", "--y", Kind.NUMBER, "The outcome."),
-        Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only."),
-        Role("controls", "--control", Kind.TABLE, "What y depends on besides, moved by nothing hidden."),
+        Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only.", aliases=("Z",)),
+        Role(
+            "controls", "--control", Kind.TABLE, "What y depends on besides, moved by nothing hidden.", aliases=("W",)
+        ),
+        Role("variations", "--variation", Kind.TABLE, "What x might as well have been.", follows="X"),
         Role("costs", "--cost", Kind.NUMBER, "What being in the state costs."),
         Role("terminal", "--terminal", Kind.MARK, "1 where the next state is an end."),
         Role("terminal_costs", "--terminal-cost", Kind.NUMBER, "What that end costs; 0 if left out."),
     )
 }
 """Every role by its name."""
+
+DEPRECATED = ("weights",)  # aliases that are no other library's, but our own for one release
+PARAMETERS = {"gamma": "discount"}  # of constructors, by other libraries' names
+_NO_END = "does not tell an end from a time limit, after which the value goes on; give terminated= and truncated="
+REFUSED = {
+    "dones": f"it {_NO_END}",
+    "done": f"it {_NO_END}",
+    "pscore": "give importance_weights=, the evaluated policy's probabilities over these; action values need none",
+}
+"""What other libraries have that has no place here, and what to give instead."""
+
+
+def role_named(name: str) -> str:
+    """The role that an argument means, by its own name or by another library's; the name itself where it means none.
+
+    >>> role_named("new_obs"), role_named("policy")
+    ('next_states', 'policy')
+    """
+    return next((role.name for role in ROLES.values() if name in role.aliases), name)

@@ -1,22 +1,125 @@
-"""Tables in Arrow, whose columns have roles, as what an estimator's methods are given."""
+"""`Table`: columns with roles, which is what an estimator is given; and how it is read from a file's columns."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dualembed.checks import InputError, some
 from dualembed.data.columns import Columns, missing_rows, names_categories, select_columns, to_numbers
+from dualembed.data.frames import as_column, columns_of, group_numbers, take
 from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
 
 # What a function depends on, in their own names.
 FEATURES = tuple(ROLES[name] for name in ("states", "X", "instruments", "controls"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Tables and columns as they were given, one sample a row, by their roles; each role is an attribute.
+
+    `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
+    two tables share only if they have the same values. A fit keeps both in its schema.
+
+    >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
+    >>> table.rewards, table.actions
+    ([0.0, 2.0], None)
+    """
+
+    columns: Mapping[str, Any]
+    names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    digest: str | None = None
+
+    @staticmethod
+    def of(**columns: Any) -> Table:
+        """The table of what is given; None stands for what is not."""
+        return Table({role: column for role, column in columns.items() if column is not None})
+
+    @staticmethod
+    def named(
+        table: pa.Table, columns: Columns, roles: Sequence[Role], *, needs: Sequence[str], categories: Any
+    ) -> Table:
+        """The columns of these roles of a table in Arrow, with their names."""
+        found = arguments(table, columns, roles, categories=categories)
+        names = {role.name: tuple(columns[role.word]) for role in roles if role.word in columns}
+        return Table(found, names, fingerprint(table, columns, needs))
+
+    @staticmethod
+    def whole(source: Any) -> Table | None:
+        """The table of a log: what `data.log` reads, or has read; None of anything else.
+
+        >>> Table.whole({"state": [0.0], "reward": [1.0], "next_state": [1.0]}).rewards
+        [1.0]
+        """
+        from dualembed.data.logs import is_log, log
+
+        if isinstance(source, Table):
+            return source
+        columns = log(source) if is_log(source) else source
+        if not isinstance(columns, Mapping) or not {"state", "next_state"} <= set(columns):
+            return None
+        return Table({role.name: columns[role.word] for role in ROLES.values() if role.word in columns})
+
+    def __getattr__(self, role: str) -> Any:
+        if role not in ROLES:
+            raise AttributeError(f"{role} is no role of columns")
+        return self.columns.get(role)
+
+    def arranged(self) -> Table:
+        """With rows of an episode in the order of time, where that is given, and with next states, where they are not.
+
+        The next state is then that of the episode's next row. Where an episode ends it does not matter, and is the
+        state itself; a row that was cut off has none, and goes.
+        """
+        derived = self.next_states is None and self.states is not None
+        if self.time is None and not derived:
+            return self
+        rows = len(columns_of(self.states, "states")[1][0])
+        labels = self._labels(rows, derived=derived)
+        times = np.arange(rows) if self.time is None else group_numbers("time", self.time, rows)
+        order = np.lexsort((times, labels))
+        if not derived:
+            return self._taken(order)
+        own, ended = labels[order], self._marks("terminated", rows)[order]
+        goes_on = np.append(own[1:] == own[:-1], False) & ~ended & ~self._marks("truncated", rows)[order]
+        kept = np.flatnonzero(goes_on | ended)
+        if not len(kept):
+            raise InputError(
+                "no row is followed by another of its episode; give next_states, or rows of whole episodes"
+            )
+        found = dataclasses.replace(self, columns={**self.columns, "episodes": labels})._taken(order[kept])
+        following = take(self.states, order[kept + goes_on[kept]])
+        return dataclasses.replace(found, columns={**found.columns, "next_states": following})
+
+    def _labels(self, rows: int, *, derived: bool) -> np.ndarray:
+        """The number (n,) of each row's episode: by their labels, or by the marks of where they end."""
+        if self.episodes is not None:
+            return group_numbers("episodes", self.episodes, rows)
+        ends = self._marks("terminated", rows) | self._marks("truncated", rows)
+        if derived and self.time is None and not ends.any():
+            raise InputError(
+                "next_states must be given, or what says which row follows which: episodes, time, or terminated and "
+                "truncated"
+            )
+        if self.time is not None:
+            return np.zeros(rows, dtype=int)
+        return np.cumsum(ends) - ends
+
+    def _marks(self, role: str, rows: int) -> np.ndarray:
+        given = self.columns.get(role)
+        return np.zeros(rows, dtype=bool) if given is None else as_column(role, given, rows) > 0
+
+    def _taken(self, rows: np.ndarray) -> Table:
+        columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
+        return dataclasses.replace(self, columns=columns)
 
 
 def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[str]:

@@ -8,14 +8,14 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
-from dualembed.data.coding import Coding, coding_of
-from dualembed.data.frames import starts, steps, vector
+from dualembed.data.coding import Coding
+from dualembed.data.frames import as_column, first_rows, step_numbers
 from dualembed.data.policies import TOLERANCE, GaussianPolicy
 from dualembed.data.roles import MOST_LEVELS
+from dualembed.data.table import Table
 from dualembed.estimators.diagnostics import seldom_done
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import out_of_order
-from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.problems import ActionValue
@@ -67,6 +67,8 @@ class ActionValueEvaluator(TransitionEstimator):
         ),
     )
 
+    _once_positional = ("terminated", "episodes", "next_actions")
+
     def __init__(
         self,
         discount: float = 0.99,
@@ -93,18 +95,38 @@ class ActionValueEvaluator(TransitionEstimator):
         states: Any,
         actions: Any,
         rewards: Any,
-        next_states: Any,
-        terminated: Any = None,
-        episodes: Any = None,
+        next_states: Any = None,
+        *,
         next_actions: Any = None,
+        terminated: Any = None,
+        truncated: Any = None,
+        groups: Any = None,
+        episodes: Any = None,
+        time: Any = None,
     ) -> ActionValueEvaluator:
         """Learn Q from transitions, one a row; no importance weights are needed, whoever took the actions.
 
-        `terminated` (n,) is 1 where nothing follows; `episodes` (n,) label rows that depend on each other;
-        `next_actions` are those that the evaluated policy takes at the next states, where no `policy` is given.
+        `next_actions` are those that the evaluated policy takes at the next states, where no `policy` is given;
+        `terminated` (n,) is 1 where nothing follows, `truncated` (n,) where a time limit cut the episode. `groups` (n,)
+        label rows that depend on each other; `episodes` (n,) label rows of one episode, in the order of time, which is
+        theirs in the table or by `time` (n,), and are the groups where no others are given. Next states that are not
+        given are those of the episode's next row. The first argument may be a whole log instead, as `data.log` takes
+        it or gives it.
         """
-        data = Data(states, next_states, actions, next_actions, rewards, terminated, episodes=episodes)
-        return self._fit(data)
+        return self._fit(
+            Table.of(
+                states=states,
+                actions=actions,
+                rewards=rewards,
+                next_states=next_states,
+                next_actions=next_actions,
+                terminated=terminated,
+                truncated=truncated,
+                groups=groups,
+                episodes=episodes,
+                time=time,
+            )
+        )
 
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states.
@@ -155,25 +177,25 @@ class ActionValueEvaluator(TransitionEstimator):
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
         """
-        points, _ = self._locate(Data(states, actions=actions))
+        points, _ = self._locate(Table.of(states=states, actions=actions))
         return density_ratio(self.solved_, points, self._unseen(points))
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
-    def _begin(self, data: Data) -> Any:
-        problem = super()._begin(data)
-        self.starts_ = self._starts(data, problem)
-        self._note(out_of_order(problem.source.table, data.episodes))
+    def _begin(self, table: Table) -> Any:
+        problem = super()._begin(table)
+        self.starts_ = self._starts(table, problem)
+        self._note(out_of_order(problem.source.table, table.episodes))
         if self.solved_ is not None and self.solved_.headline is not None:
             self._judge()
         elif self.starts_ is not None and self.closed_ is not None:
             weights = self.closed_.row_weights(problem, self._mean_features(*self.starts_))
-            self._note(seldom_done(weights, self.discount ** steps(data.episodes)))
+            self._note(seldom_done(weights, self.discount ** step_numbers(table.episodes)))
         return problem
 
-    def _go_on(self, data: Data) -> Any:
-        problem = super()._go_on(data)
-        more = self._starts(data, problem)
+    def _go_on(self, table: Table) -> Any:
+        problem = super()._go_on(table)
+        more = self._starts(table, problem)
         if self.starts_ is not None and more is not None:
             pairs, shares = (np.concatenate(both) for both in zip(self.starts_, more, strict=True))
             self.starts_ = pairs, shares
@@ -187,16 +209,16 @@ class ActionValueEvaluator(TransitionEstimator):
             self._headline_answer = self.value()
             self._note(self._headline_answer.warnings)
 
-    def _headline(self, problem: Any, data: Data) -> Headline | None:
-        found = self._starts(data, problem)
-        return None if found is None else Headline(*found, starts(data.episodes))
+    def _headline(self, problem: Any, table: Table) -> Headline | None:
+        found = self._starts(table, problem)
+        return None if found is None else Headline(*found, first_rows(table.episodes))
 
-    def _starts(self, data: Data, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
+    def _starts(self, table: Table, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
-        if data.episodes is None or self.policy is None:
+        if table.episodes is None or self.policy is None:
             return None
-        rows = starts(data.episodes)
-        actions, shares = self._policy_actions(data.states)
+        rows = first_rows(table.episodes)
+        actions, shares = self._policy_actions(table.states)
         return _pairs(problem.source.table["state"][rows], actions[rows]), shares[rows]  # type: ignore[attr-defined]
 
     def _mean_features(self, pairs: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -204,18 +226,23 @@ class ActionValueEvaluator(TransitionEstimator):
         features = evaluate_features(self.function_.features, pairs.reshape(-1, pairs.shape[2]))
         return np.asarray(shares.ravel() @ features / len(pairs))
 
-    def _code(self, data: Data) -> None:
+    @property
+    def actions_(self) -> Coding:
+        """How actions are coded."""
+        return self.schema_.codings["actions"]
+
+    def _coded(self, table: Table) -> dict[str, Coding]:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""
-        super()._code(data)
-        tables, discrete = [data.actions], _discrete(data.actions)
-        if data.next_actions is not None:
-            tables.append(data.next_actions)
+        codings = super()._coded(table)
+        tables, discrete = [table.actions], _discrete(table.actions)
+        if table.next_actions is not None:
+            tables.append(table.next_actions)
         elif self.policy is None:
             raise checks.InputError("a policy must be given, or the next_actions that it takes at the next states")
         elif isinstance(self.policy, GaussianPolicy):
             discrete = False
-        elif discrete and (shares := self._asked(self.coding_.renamed(data.next_states))).ndim == 2:
-            if _labels_of(data.actions):
+        elif discrete and (shares := self._asked(codings["states"].renamed(table.next_states))).ndim == 2:
+            if _labels_of(table.actions):
                 raise checks.InputError(
                     "a policy that gives probabilities has actions numbered from 0, but the actions here are labels; "
                     "number them, or let the policy give labels"
@@ -223,10 +250,7 @@ class ActionValueEvaluator(TransitionEstimator):
             tables.append(np.arange(shares.shape[1]))
         elif discrete:
             tables.append(shares)
-        self.actions_ = coding_of("actions", *tables, delta=discrete)
-
-    def _codings(self) -> list[Coding]:
-        return [self.coding_, self.actions_]
+        return codings | {"actions": Coding.fit("actions", *tables, categorical=discrete or None)}
 
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         states, actions = super()._decoded(points)
@@ -265,20 +289,20 @@ class ActionValueEvaluator(TransitionEstimator):
             return np.repeat(every[None], len(given), axis=0), shares
         return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> ActionValue:
+    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> ActionValue:
         rows = len(columns["state"])
-        if data.next_actions is not None:
-            actions, shares = self.actions_.encode(data.next_actions)[:, None], np.ones((rows, 1))
+        if table.next_actions is not None:
+            actions, shares = self.actions_.encode(table.next_actions)[:, None], np.ones((rows, 1))
         else:
-            actions, shares = self._policy_actions(self.coding_.renamed(data.next_states))
+            actions, shares = self._policy_actions(self.coding_.renamed(table.next_states))
         columns |= {
-            "action": self.actions_.encode(data.actions),
-            "reward": vector("rewards", data.rewards, rows),
+            "action": self.actions_.encode(table.actions),
+            "reward": as_column("rewards", table.rewards, rows),
             "next_action": actions,
             "next_probability": shares,
         }
-        if data.terminated is not None:
-            columns["terminated"] = vector("terminated", data.terminated, rows)
+        if table.terminated is not None:
+            columns["terminated"] = as_column("terminated", table.terminated, rows)
         for name, column in columns.items():
             if len(column) != rows:
                 raise checks.InputError(f"states have {rows} rows, but {name}s {len(column)}; give one a transition")

@@ -20,13 +20,15 @@ from dualembed import checks
 from dualembed.answers import Answer, Question, Task
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
-from dualembed.data.coding import Coding
-from dualembed.data.frames import is_flat, names_of
+from dualembed.data.coding import Coding, Schema
+from dualembed.data.frames import is_1d, names_of
+from dualembed.data.roles import ROLES
+from dualembed.data.table import Table
 from dualembed.estimates import Estimate, check_level
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.registry import register
-from dualembed.estimators.signatures import Data, adopt, takes_context, takes_data, takes_inputs
+from dualembed.estimators.signatures import adopt, takes_context, takes_data, takes_inputs
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.linear.functional import Functional
 from dualembed.linear.moment_fit import MomentFit
@@ -61,7 +63,7 @@ class Selection:
 class Estimator(BaseEstimator):
     """A problem's scikit-learn face: what the faces share.
 
-    After `fit`: `function_` and `dual_` are f and the witness in coded coordinates, `coding_` is how points are coded,
+    After `fit`: `function_` and `dual_` are f and the witness in coded coordinates, `schema_` is how columns are coded,
     `selection_` says what was chosen and why, `diagnostics_` how far to trust it.
     """
 
@@ -70,7 +72,7 @@ class Estimator(BaseEstimator):
     primal: Any
     dual: Any
     random_state: Any
-    coding_: Coding
+    schema_: Schema  # how columns are coded
     function_: Any
     n_features_in_: int
     witness_: Spread | None
@@ -88,6 +90,18 @@ class Estimator(BaseEstimator):
     def task_(self) -> Task:
         """What the fit is for, where that depends on what it was given."""
         return self.task
+
+    @property
+    def coding_(self) -> Coding:
+        """How points are coded: those of the first table that f depends on."""
+        return self.schema_.codings[self.task.inputs[0]]
+
+    @property
+    def columns_(self) -> dict[str, list[str]]:
+        """The names of columns, by the words for their roles, of a fit to a table that has names for all."""
+        if not self.schema_.names:
+            raise AttributeError("the fit was not to a table whose columns have names")
+        return {ROLES[role].word: list(names) for role, names in self.schema_.names.items()}
 
     def _copy(self, *, afresh: bool) -> Self:
         """The same estimator again; `afresh` without what it was fitted to."""
@@ -110,53 +124,53 @@ class Estimator(BaseEstimator):
         self.__dict__ = draft.__dict__
 
     @takes_data
-    def partial_fit(self, data: Data) -> Self:
+    def partial_fit(self, table: Table) -> Self:
         """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
         with self._draft(afresh=False) as draft:
             if hasattr(self, "function_"):
-                draft._go_on(data)
+                draft._go_on(table)
             else:
-                draft._begin(data)
+                draft._begin(table)
         return self
 
     @takes_inputs
-    def predict(self, data: Data, return_std: bool = False) -> Any:
+    def predict(self, table: Table, return_std: bool = False) -> Any:
         """f at each row, shape (n,); with `return_std` also its standard errors (n,)."""
-        points, strays = self._locate(data)
+        points, strays = self._locate(table)
         return self._predicted(points, return_std=return_std, strays=strays)
 
     @takes_inputs
-    def interval(self, data: Data, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, table: Table, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) of f at each row, each covering it by itself with that probability."""
-        points, strays = self._locate(data)
+        points, strays = self._locate(table)
         return self._interval(points, level, strays)
 
     @takes_inputs
-    def at(self, data: Data) -> Question:
+    def at(self, table: Table) -> Question:
         """The question of the mean of f over these rows: of f itself, where it is one."""
-        points, strays = self._locate(data)
+        points, strays = self._locate(table)
         return Question.mean(f"{self.task.symbol} over the given rows", points, strays=strays)
 
     @takes_data
     @on_one_thread
-    def error(self, data: Data) -> Estimate:
+    def error(self, table: Table) -> Estimate:
         """E[E[moment(f) - y | context]²] on rows that it was not fitted to: how far f is from solving its equation.
 
         An honest estimate, without the variance that the square of a one-sample error has; it may be slightly negative.
         """
         check_is_fitted(self, "function_")
-        problem, groups = self._problem(data)
+        problem, groups = self._problem(table)
         score = honest_score(problem, lambda points: values(self.function_, points), groups=groups)
         return Estimate(score.value, score.stderr)
 
     @takes_data
-    def score(self, data: Data) -> float:
+    def score(self, table: Table) -> float:
         """Minus the `error`: higher is better, as model selection wants it."""
-        return -float(self.error(data).value)
+        return -float(self.error(table).value)
 
     @takes_data
     @on_one_thread
-    def consistency_test(self, data: Data, function: Any = None) -> Consistency:
+    def consistency_test(self, table: Table, function: Any = None) -> Consistency:
         """Whether f, or any `function` of what f depends on, is consistent with these rows: a p-value.
 
         The function must not have been fitted to them. This needs no fit where a function is given.
@@ -166,8 +180,8 @@ class Estimator(BaseEstimator):
             check_is_fitted(self, "function_")
         else:
             model = self._copy(afresh=True)
-            model._code(data)
-        problem, groups = model._problem(data)
+            model._code(table)
+        problem, groups = model._problem(table)
         if function is None:
             return consistency_test(problem, lambda points: values(self.function_, points), groups=groups)
         if not callable(function):
@@ -175,9 +189,9 @@ class Estimator(BaseEstimator):
         return consistency_test(problem, lambda points: function(*model._decoded(points)), groups=groups)
 
     @takes_context
-    def witness(self, data: Data, return_std: bool = False) -> Any:
+    def witness(self, table: Table, return_std: bool = False) -> Any:
         """E[moment(f) - y | context] as the data show it: where the equation still fails, and by how much."""
-        contexts = self._contexts(data)
+        contexts = self._contexts(table)
         if self.witness_ is None:
             found = np.asarray(self.dual_.function(contexts), dtype=np.float64)
             if return_std:
@@ -186,37 +200,41 @@ class Estimator(BaseEstimator):
         found = self.witness_.values(contexts)
         return (found, self.witness_.std(contexts)) if return_std else found
 
-    def _fit(self, data: Data) -> Self:
+    def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
         with self._draft() as draft:
-            draft._begin(data)
+            draft._begin(table.arranged())
         return self
 
     @abstractmethod
-    def _begin(self, data: Data) -> Any:
+    def _begin(self, table: Table) -> Any:
         """Learn from the first rows."""
 
     @abstractmethod
-    def _go_on(self, data: Data) -> Any:
+    def _go_on(self, table: Table) -> Any:
         """Learn from more rows."""
 
-    @abstractmethod
-    def _code(self, data: Data) -> None:
+    def _code(self, table: Table) -> None:
         """Choose how columns are coded."""
+        self.schema_ = Schema(self._coded(table), table.names, table.digest)
 
     @abstractmethod
+    def _coded(self, table: Table) -> dict[str, Coding]:
+        """The coding of every table, by role."""
+
     def _codings(self) -> list[Coding]:
         """Those of f's arguments, whose coordinates stand side by side."""
+        return self.schema_.side_by_side(self.task.inputs)
 
     @abstractmethod
-    def _problem(self, data: Data) -> tuple[Any, np.ndarray | None]:
+    def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
         """(the problem of the coded data, the number of each row's group)."""
 
-    def _locate(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    def _locate(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """(coded points (n, d) of f, how far each strays from what the fit could learn of (n,))."""
         self._coding()
         pairs = zip(self.task.inputs, self._codings(), strict=False)
-        parts = {name: coding.locate(getattr(data, name)) for name, coding in pairs}
+        parts = {name: coding.locate(getattr(table, name)) for name, coding in pairs}
         counts = {name: len(points) for name, (points, _) in parts.items()}
         if len({*counts.values()}) > 1:
             said = ", but ".join(f"{count} {name}" for name, count in counts.items())
@@ -224,9 +242,9 @@ class Estimator(BaseEstimator):
         points, strays = zip(*parts.values(), strict=True)
         return np.concatenate(points, axis=1), np.sum(strays, axis=0)
 
-    def _contexts(self, data: Data) -> np.ndarray:
+    def _contexts(self, table: Table) -> np.ndarray:
         """Coded contexts (n, d) of the witness."""
-        return self._locate(data)[0]
+        return self._locate(table)[0]
 
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         """f's arguments at coded points, as tables."""
@@ -401,7 +419,7 @@ class Estimator(BaseEstimator):
         check_is_fitted(self, "function_")
         if isinstance(table, np.ndarray) and table.ndim not in (1, 2):
             check_array(table)  # which refuses it
-        if is_flat(table) and self.n_features_in_ != 1:
+        if is_1d(table) and self.n_features_in_ != 1:
             raise checks.InputError(
                 f"X has shape ({len(table)},), but was fitted with {self.n_features_in_} columns; Reshape your data "
                 "to a table, with X.reshape(1, -1) where it is a single row"
@@ -428,16 +446,16 @@ def _as_table(table: Any) -> Any:
     """Dictionaries and what is one column as tables whose names scikit-learn knows; anything else as it is."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):
         return pa.table({name: np.asarray(column) for name, column in table.items()})
-    if not is_flat(table):
+    if not is_1d(table):
         return table
     names = names_of(table)
     # Of a series only its name is looked at, and not every object that it may hold fits into Arrow.
     return np.asarray(table)[:, None] if names is None else pa.table({names[0]: pa.nulls(len(table))})
 
 
-def refuse_flat(table: Any) -> None:
+def require_2d(table: Any) -> None:
     """Raise where X is an array or a list of shape (n,), as scikit-learn asks of a fit to (X, y); a series will do."""
-    if is_flat(table) and not hasattr(table, "to_numpy"):
+    if is_1d(table) and not hasattr(table, "to_numpy"):
         raise checks.InputError(
             f"X has shape ({len(table)},), but must be a table with one sample a row; Reshape your data, with "
             "X.reshape(-1, 1) where it is a single column"

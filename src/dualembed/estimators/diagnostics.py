@@ -147,7 +147,7 @@ def dead_ends(problem: Problem, codings: Sequence[Coding]) -> list[str]:
         worry
         for coding, here, there in zip(codings, before, after, strict=True)
         for name in here
-        for worry in _never_seen(coding.what, name, here[name], there[name])
+        for worry in _never_seen(coding.role, name, here[name], there[name])
     ]
 
 

@@ -12,7 +12,7 @@ from dualembed import checks
 from dualembed.answers import Question
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
-from dualembed.data.coding import Coding, Column
+from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
 from dualembed.estimators.base import Estimator
 from dualembed.linear.fit import nearest, reach_of
@@ -51,7 +51,7 @@ class RowSample:
 class Place(NamedTuple):
     """Where a column is among the coordinates of rows, which are either coded or the column's own numbers."""
 
-    column: Column
+    column: ColumnCoding
     coordinates: slice
     coded: bool
 

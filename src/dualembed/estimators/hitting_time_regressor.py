@@ -9,8 +9,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Setting, Task
-from dualembed.data.frames import is_flat, vector
-from dualembed.estimators.signatures import Data
+from dualembed.data.frames import as_column, is_1d
+from dualembed.data.table import Table
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
 from dualembed.sources import Dataset
@@ -68,6 +68,7 @@ class HittingTimeRegressor(TransitionEstimator):
         ),
     )
 
+    _once_positional = ("durations", "episodes")
     # Of models that were saved before these were counted nothing is known of the last two.
     shortest_: float = 0.0  # the least that a transition takes
     arrivals_: int | None = None  # transitions that end in the target
@@ -90,12 +91,24 @@ class HittingTimeRegressor(TransitionEstimator):
         self.categorical_features = categorical_features
         self.random_state = random_state
 
-    def fit(self, states: Any, next_states: Any, durations: Any = None, episodes: Any = None) -> HittingTimeRegressor:
+    def fit(
+        self,
+        states: Any,
+        next_states: Any = None,
+        *,
+        durations: Any = None,
+        groups: Any = None,
+        episodes: Any = None,
+        time: Any = None,
+    ) -> HittingTimeRegressor:
         """Learn h from transitions, one a row; `durations` (n,) are times they take, by default 1.
 
-        `episodes` (n,) label rows of one path, which depend on each other: errors are then clustered by path.
+        `groups` (n,) label rows that depend on each other, by which errors are clustered; `episodes` (n,) label rows of
+        one path, in the order of time, which is theirs in the table or by `time` (n,), and are the groups where no
+        others are given. Next states that are not given are those of the path's next row.
         """
-        return self._fit(Data(states, next_states, durations=durations, episodes=episodes))
+        marks = {"durations": durations, "groups": groups, "episodes": episodes, "time": time}
+        return self._fit(Table.of(states=states, next_states=next_states, **marks))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
         """h(s), shape (n,), 0 inside the target; with `return_std` also its standard errors (n,)."""
@@ -146,24 +159,24 @@ class HittingTimeRegressor(TransitionEstimator):
 
     equation_error = TransitionEstimator.error  # as it was called first
 
-    def _begin(self, data: Data) -> Any:
-        problem = super()._begin(data)
+    def _begin(self, table: Table) -> Any:
+        problem = super()._begin(table)
         self.shortest_, self.arrivals_, self.departures_ = np.inf, 0, 0
-        self._count(data, problem.source.table)
+        self._count(table, problem.source.table)
         return problem
 
-    def _go_on(self, data: Data) -> Any:
-        problem = super()._go_on(data)
-        self._count(data, problem.source.table)
+    def _go_on(self, table: Table) -> Any:
+        problem = super()._go_on(table)
+        self._count(table, problem.source.table)
         return problem
 
-    def _count(self, data: Data, table: dict[str, np.ndarray]) -> None:
+    def _count(self, table: Table, columns: dict[str, np.ndarray]) -> None:
         """Add what the transitions say of the target to what is known of it, and worry where that is little."""
         if self.arrivals_ is None or self.departures_ is None:
             return
-        self.shortest_ = min(self.shortest_, float(np.min(table.get("duration", 1.0))))
-        self.arrivals_ += int(table["arrived"].sum())
-        self.departures_ += int(self._inside(data.states).sum())
+        self.shortest_ = min(self.shortest_, float(np.min(columns.get("duration", 1.0))))
+        self.arrivals_ += int(columns["arrived"].sum())
+        self.departures_ += int(self._inside(table.states).sum())
         if self.arrivals_ < FEW_ARRIVALS:
             self._note(
                 [
@@ -178,10 +191,10 @@ class HittingTimeRegressor(TransitionEstimator):
         found = np.maximum(self._predicted(points), self.shortest_)
         return found, self._std(points, strays) if return_std else np.zeros(len(found))
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> HittingTime:
-        columns["arrived"] = self._inside(data.next_states)
-        if data.durations is not None:
-            columns["duration"] = vector("durations", data.durations, len(columns["state"]))
+    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> HittingTime:
+        columns["arrived"] = self._inside(table.next_states)
+        if table.durations is not None:
+            columns["duration"] = as_column("durations", table.durations, len(columns["state"]))
         return HittingTime(Dataset(**columns), check_reached=not hasattr(self, "function_"))
 
     def _inside(self, states: Any) -> np.ndarray:
@@ -189,7 +202,7 @@ class HittingTimeRegressor(TransitionEstimator):
         columns = self.coding_.in_order(states, renamed=True)
         if callable(self.target):
             known = self.coding_.renamed(states)
-            inside = np.asarray(self.target(np.asarray(known)[:, None] if is_flat(known) else known))
+            inside = np.asarray(self.target(np.asarray(known)[:, None] if is_1d(known) else known))
             if inside.shape != (len(columns[0]),):
                 raise checks.InputError(
                     f"the target must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"

@@ -13,12 +13,13 @@ from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
 from dualembed.answers import Question, Task
-from dualembed.data.coding import Coding, coding_of
-from dualembed.data.frames import columns_of, headings, lacking, places, target
-from dualembed.estimators.base import Estimator, refuse_flat
+from dualembed.data.coding import Coding
+from dualembed.data.frames import column_names, columns_of, describe_rows, is_missing, target
+from dualembed.data.table import Table
+from dualembed.estimators.base import Estimator, require_2d
 from dualembed.estimators.effects import Effects, RowSample
 from dualembed.estimators.fitting import values
-from dualembed.estimators.signatures import Data, takes_inputs
+from dualembed.estimators.signatures import takes_inputs
 from dualembed.linear.spread import Spread
 from dualembed.problems import Invariance
 from dualembed.sources import Dataset
@@ -36,33 +37,43 @@ class Invariant(Estimator):
     draws: int
     test_draws: int
 
-    def _begin(self, data: Data) -> None:
-        refuse_flat(data.X)
-        self._remember(data.X)
-        if data.y is None:
+    def _begin(self, table: Table) -> None:
+        require_2d(table.X)
+        self._remember(table.X)
+        if table.y is None:
             raise checks.InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
-        self._code(data)
-        x = self._numbers(data.X)
-        problem = self._posed(x, self._targets(data.y, len(x)), seed=self.seed_)
+        self._code(table)
+        x = self._numbers(table.X)
+        problem = self._posed(x, self._targets(table.y, len(x)), seed=self.seed_)
         self._learn(problem)
         self._keep_rows(x, problem.source.table["z"][:, 0])
 
-    def _go_on(self, data: Data) -> None:
-        self._check_columns(data.X)
-        x = self._numbers(data.X)
-        problem = self._posed(x, self._targets(data.y, len(x)), seed=self.seed_ + 3 + self.diagnostics_.rows)
+    def _go_on(self, table: Table) -> None:
+        self._check_columns(table.X)
+        x = self._numbers(table.X)
+        problem = self._posed(x, self._targets(table.y, len(x)), seed=self.seed_ + 3 + self.diagnostics_.rows)
         self._learn_more(problem)
         self._keep_rows(x, problem.source.table["z"][:, 0])
 
-    def _code(self, data: Data) -> None:
-        x = self._numbers(data.X)
+    @property
+    def coding_(self) -> Coding:
+        """How variations of X are coded, which are what f depends on."""
+        return self.schema_.codings["variations"]
+
+    @property
+    def inputs_(self) -> Coding:
+        """How X itself is coded."""
+        return self.schema_.codings["X"]
+
+    def _coded(self, table: Table) -> dict[str, Coding]:
+        x = self._numbers(table.X)
         self.seed_ = self._seed()
         self.variation_ = _sampler(self.sampler, x)
         drawn = samplers.draws(self.seed_, self.variation_, x, self.draws)
-        self.inputs_ = coding_of("X", x)
-        self.coding_ = coding_of("variations of X", drawn.reshape(-1, drawn.shape[2]))
+        varied = Coding.fit("variations", drawn.reshape(-1, drawn.shape[2]))
+        return {"X": Coding.fit("X", x), "variations": varied}
 
     def _targets(self, y: Any, rows: int) -> np.ndarray:
         """What the equation's other side is, (n,)."""
@@ -71,12 +82,12 @@ class Invariant(Estimator):
     def _loss(self) -> losses.Loss:
         return losses.Square()
 
-    def _problem(self, data: Data) -> tuple[Any, None]:
+    def _problem(self, table: Table) -> tuple[Any, None]:
         """The problem of rows with variations that no fit has seen."""
         if hasattr(self, "function_"):
-            self._check_columns(data.X)
-        x = self._numbers(data.X)
-        return self._posed(x, self._targets(data.y, len(x)), seed=self.seed_ + 2), None
+            self._check_columns(table.X)
+        x = self._numbers(table.X)
+        return self._posed(x, self._targets(table.y, len(x)), seed=self.seed_ + 2), None
 
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
         """Keep what questions about the data need: rows x and a variation of each, in f's coordinates."""
@@ -93,9 +104,9 @@ class Invariant(Estimator):
         return self._predicted(self.coding_.encode(self._numbers(X)))
 
     @takes_inputs
-    def at(self, data: Data) -> Question:
+    def at(self, table: Table) -> Question:
         """The question of the mean prediction over these rows: of the prediction itself, where it is one."""
-        rows, strays = self._rows_of(data.X, None)
+        rows, strays = self._rows_of(table.X, None)
         words = "f over variations of the given rows"
         return self._mean_at(words, rows[:, None], np.ones((len(rows), 1)), strays=strays[:, None], groups=None)
 
@@ -111,9 +122,9 @@ class Invariant(Estimator):
         columns = [dataclasses.replace(own, name=name) for own, name in zip(self.inputs_.columns, names, strict=True)]
         return [dataclasses.replace(self.inputs_, columns=tuple(columns))]
 
-    def _contexts(self, data: Data) -> np.ndarray:
-        self._check_columns(data.X)
-        return self.inputs_.encode(self._numbers(data.X))
+    def _contexts(self, table: Table) -> np.ndarray:
+        self._check_columns(table.X)
+        return self.inputs_.encode(self._numbers(table.X))
 
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         return (self.coding_.decode(points),)
@@ -155,7 +166,7 @@ class Invariant(Estimator):
     def _numbers(self, X: Any) -> np.ndarray:
         """X as an array of numbers: what samplers vary."""
         _, columns = columns_of(X, "X")
-        for name, column in zip(headings(X, "X"), columns, strict=True):
+        for name, column in zip(column_names(X, "X"), columns, strict=True):
             if column.dtype.kind != "f":
                 raise checks.InputError(f"column {name} is no number, and samplers vary numbers; encode or drop it")
         return np.stack(columns, axis=1)
@@ -211,7 +222,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
 
     def fit(self, X: Any, y: Any) -> InvariantRegressor:
         """Learn f from X (n, d) and y (n,), with `draws` variations of every row."""
-        return self._fit(Data(X=X, y=y))
+        return self._fit(Table.of(X=X, y=y))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations of each row, (n,); with `return_std` also standard errors (n,)."""
@@ -294,7 +305,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
 
     def fit(self, X: Any, y: Any) -> InvariantClassifier:
         """Learn f from X (n, d) and two classes y (n,), with `draws` variations of every row."""
-        return self._fit(Data(X=X, y=y))
+        return self._fit(Table.of(X=X, y=y))
 
     def _targets(self, y: Any, rows: int) -> np.ndarray:
         classes, signs = _classes(y, rows)
@@ -340,8 +351,8 @@ class InvariantClassifier(ClassifierMixin, Invariant):
 def _classes(y: Any, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """(the two classes, -1 or 1 for each row (n,))."""
     labels = column_or_1d(y, warn=True)
-    if labels.dtype.kind == "O" and (bad := lacking(labels)).any():
-        raise checks.InputError(f"y lacks a class in {places(bad)}; drop those rows")
+    if labels.dtype.kind == "O" and (bad := is_missing(labels)).any():
+        raise checks.InputError(f"y lacks a class in {describe_rows(bad)}; drop those rows")
     check_classification_targets(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Question, Task
-from dualembed.data.coding import Coding, coding_of
-from dualembed.data.frames import headings, labels_of, target
-from dualembed.estimators.base import refuse_flat
+from dualembed.data.coding import Coding
+from dualembed.data.frames import column_names, group_numbers, target
+from dualembed.data.table import Table
+from dualembed.estimators.base import require_2d
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
 from dualembed.estimators.effects import Effects, RowSample
-from dualembed.estimators.signatures import Data
 from dualembed.problems import InstrumentalVariables
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap
@@ -60,8 +60,17 @@ class IVRegressor(RegressorMixin, Effects):
         ),
     )
 
-    instruments_: Coding | None = None
-    controls_: Coding | None = None
+    _once_positional = ("instruments", "controls", "groups")
+
+    @property
+    def instruments_(self) -> Coding | None:
+        """How instruments are coded; None without."""
+        return self.schema_.codings.get("instruments")
+
+    @property
+    def controls_(self) -> Coding | None:
+        """How controls are coded; None without."""
+        return self.schema_.codings.get("controls")
 
     @property
     def task_(self) -> Task:
@@ -83,14 +92,14 @@ class IVRegressor(RegressorMixin, Effects):
         self.categorical_features = categorical_features
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
+    def fit(self, X: Any, y: Any, *, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
         """Learn f(X, controls) from X (n, d), y (n,), instruments and controls (n,) or (n, k), one sample a row.
 
         X may be (n,) where it is one column; without instruments or controls, by scikit-learn's rule, a series only.
         Instruments move X and touch y through X only; controls are exogenous columns that y depends on too. `groups`
         (n,) label rows that depend on each other, by which standard errors are clustered.
         """
-        return self._fit(Data(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
+        return self._fit(Table.of(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
         """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
@@ -145,29 +154,30 @@ class IVRegressor(RegressorMixin, Effects):
                     "sample_weight has no use with instruments, since the honest error counts every row alike; leave "
                     "it out, or repeat rows"
                 )
-            return -self.error(X, y, instruments, controls, groups).value
+            return -self.error(X, y, instruments=instruments, controls=controls, groups=groups).value
         found = self.predict(X, controls)
-        labels_of("groups", groups, len(found))  # refused alike, though R² has no use for them
+        if groups is not None:
+            group_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
 
     moment_error = Effects.error  # as it was called first
 
-    def _begin(self, data: Data) -> None:
-        if data.instruments is None and data.controls is None:
-            refuse_flat(data.X)  # as scikit-learn wants it of what is fitted to (X, y) alone
-        self._remember(data.X)
-        if data.y is None:
+    def _begin(self, table: Table) -> None:
+        if table.instruments is None and table.controls is None:
+            require_2d(table.X)  # as scikit-learn wants it of what is fitted to (X, y) alone
+        self._remember(table.X)
+        if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
-        self._code(data)
-        problem, labels = self._problem(data)
+        self._code(table)
+        problem, labels = self._problem(table)
         self._learn(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
 
-    def _go_on(self, data: Data) -> None:
-        self._check_columns(data.X)
-        problem, labels = self._problem(data)
+    def _go_on(self, table: Table) -> None:
+        self._check_columns(table.X)
+        problem, labels = self._problem(table)
         before = self.diagnostics_
         self._learn_more(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
@@ -194,27 +204,26 @@ class IVRegressor(RegressorMixin, Effects):
         for worry in worries if stage is not before else ():
             warnings.warn(worry, TrustWarning, stacklevel=4)
 
-    def _code(self, data: Data) -> None:
+    def _coded(self, table: Table) -> dict[str, Coding]:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
         asked = self.categorical_features
         named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]
 
-        def coded(what: str, table: Any) -> Coding | None:
-            if table is None:
-                return None
-            return coding_of(what, table, categorical=[name for name in headings(table, what) if name in named])
-
-        self.controls_, self.instruments_ = coded("controls", data.controls), coded("instruments", data.instruments)
-        own, beside = headings(data.X, "X"), [] if self.controls_ is None else self.controls_.names
+        codings = {}
+        for role in ("controls", "instruments"):
+            if (given := getattr(table, role)) is not None:
+                categories = [name for name in column_names(given, role) if name in named]
+                codings[role] = Coding.fit(role, given, categorical=categories)
+        own, beside = column_names(table.X, "X"), codings["controls"].names if "controls" in codings else []
         shared = [name for name in own if name in beside]
         if shared:
             raise checks.InputError(
                 f"X and controls both have a column {shared[0]}; leave it out of one, or give it another name there"
             )
-        elsewhere = {*beside, *([] if self.instruments_ is None else self.instruments_.names)}
+        elsewhere = {name for coding in codings.values() for name in coding.names}
         if named:
             asked = [each for each in asked if each in own or each not in elsewhere]
-        self.coding_ = coding_of("X", data.X, categorical=asked)
+        return codings | {"X": Coding.fit("X", table.X, categorical=asked)}
 
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         """X with the controls beside it at coded points: an array, or a dictionary where there are categories."""
@@ -227,10 +236,6 @@ class IVRegressor(RegressorMixin, Effects):
         for coding, table in zip(self._codings(), tables, strict=True):
             found |= table if isinstance(table, dict) else dict(zip(coding.names, table.T, strict=True))
         return (found,)
-
-    def _codings(self) -> list[Coding]:
-        """Those of X and of the controls, whose coordinates stand side by side."""
-        return [self.coding_] if self.controls_ is None else [self.coding_, self.controls_]
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
@@ -249,25 +254,25 @@ class IVRegressor(RegressorMixin, Effects):
     ) -> Question:
         return Question.mean(words, rows, shares, groups, strays)
 
-    def _locate(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
-        return self._rows_of(data.X, data.controls)
+    def _locate(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        return self._rows_of(table.X, table.controls)
 
-    def _contexts(self, data: Data) -> np.ndarray:
+    def _contexts(self, table: Table) -> np.ndarray:
         """Instruments, or without them X, which then stands in their place, with the controls beside."""
         coding = self._coding() if self.instruments_ is None else self.instruments_
-        return _beside(coding.encode(data.instruments), self.controls_, data.controls)
+        return _beside(coding.encode(table.instruments), self.controls_, table.controls)
 
-    def _problem(self, data: Data) -> tuple[Any, np.ndarray | None]:
-        x = self.coding_.encode(data.X)
-        if (data.instruments is None) != (self.instruments_ is None):
+    def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
+        x = self.coding_.encode(table.X)
+        if (table.instruments is None) != (self.instruments_ is None):
             raise checks.InputError("instruments must be given here as in the fit: in both or in neither")
-        z = x if self.instruments_ is None else self.instruments_.encode(data.instruments)
-        for name, part in (("instruments", z), ("controls", data.controls)):
+        z = x if self.instruments_ is None else self.instruments_.encode(table.instruments)
+        for name, part in (("instruments", z), ("controls", table.controls)):
             if part is not None and len(part) != len(x):
                 raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
-        x, z = (_beside(part, self.controls_, data.controls) for part in (x, z))
-        problem = InstrumentalVariables(Dataset(x=x, y=target(data.y, len(x)), z=z))
-        return problem, labels_of("groups", data.groups, len(x))
+        x, z = (_beside(part, self.controls_, table.controls) for part in (x, z))
+        problem = InstrumentalVariables(Dataset(x=x, y=target(table.y, len(x)), z=z))
+        return problem, None if table.groups is None else group_numbers("groups", table.groups, len(x))
 
     def _unstandardise(self) -> None:
         """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dualembed.answers import Task
-from dualembed.data.frames import vector
+from dualembed.data.frames import as_column
 from dualembed.data.policies import numbers
-from dualembed.estimators.signatures import Data
+from dualembed.data.table import Table
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import FirstExit
 from dualembed.sources import Dataset
@@ -55,6 +55,8 @@ class LinearControl(TransitionEstimator):
         ),
     )
 
+    _once_positional = ("episodes",)
+
     def __init__(
         self,
         *,
@@ -71,15 +73,26 @@ class LinearControl(TransitionEstimator):
         self.random_state = random_state
 
     def fit(
-        self, states: Any, costs: Any, next_states: Any, terminal: Any, terminal_costs: Any = 0.0, episodes: Any = None
+        self,
+        states: Any,
+        costs: Any,
+        next_states: Any,
+        terminal: Any,
+        terminal_costs: Any = 0.0,
+        *,
+        groups: Any = None,
+        episodes: Any = None,
+        time: Any = None,
     ) -> LinearControl:
         """Learn z from transitions, one a row: `costs` (n,) are q(s), `terminal` (n,) is 1 where s' is an end.
 
-        `terminal_costs` (n,) are q_T(s') there, and do not matter elsewhere; one number will do for all. `episodes`
-        (n,) label rows that depend on each other.
+        `terminal_costs` (n,) are q_T(s') there, and do not matter elsewhere; one number will do for all. `groups`
+        (n,) label rows that depend on each other, and are the `episodes` (n,) where only those are given, whose rows
+        are put in order by `time` (n,).
         """
         ends = {"terminal": terminal, "terminal_costs": terminal_costs}
-        return self._fit(Data(states, next_states, costs=costs, **ends, episodes=episodes))
+        labels = {"groups": groups, "episodes": episodes, "time": time}
+        return self._fit(Table.of(states=states, costs=costs, next_states=next_states, **ends, **labels))
 
     def cost_to_go(self, states: Any) -> np.ndarray:
         """v(s) = -log z(s), shape (n,); infinite where z came out as not positive."""
@@ -89,12 +102,12 @@ class LinearControl(TransitionEstimator):
 
     equation_error = TransitionEstimator.error  # as it was called first
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> FirstExit:
+    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> FirstExit:
         rows = len(columns["state"])
-        columns["cost"] = vector("costs", data.costs, rows)
-        columns["terminal"] = vector("terminal", data.terminal, rows)
-        final = numbers("terminal_costs", data.terminal_costs)
+        columns["cost"] = as_column("costs", table.costs, rows)
+        columns["terminal"] = as_column("terminal", table.terminal, rows)
+        final = numbers("terminal_costs", table.terminal_costs)
         if final.shape in ((), (rows,)):
             final = np.where(columns["terminal"] > 0, final, 0.0)
-        columns["terminal_cost"] = vector("terminal_costs", final, rows)
+        columns["terminal_cost"] = as_column("terminal_costs", final, rows)
         return FirstExit(Dataset(**columns))

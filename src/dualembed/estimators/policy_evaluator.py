@@ -10,12 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
-from dualembed.data.frames import starts, vector
+from dualembed.data.frames import as_column, first_rows
 from dualembed.data.propensities import overlap as overlap_of
+from dualembed.data.table import Table
 from dualembed.estimates import Estimate
 from dualembed.estimators.ratios import density_ratio
 from dualembed.estimators.returns import Returns, out_of_order
-from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.problems import PolicyEvaluation
@@ -55,7 +55,7 @@ class PolicyEvaluator(TransitionEstimator):
         error="mean squared Bellman error",
         mean="The value V(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "rewards", "next_states"),
-        takes=("terminated", "weights", "episodes"),
+        takes=("terminated", "importance_weights", "episodes"),
         inputs=("states",),
         context=("states",),
         settings=(DISCOUNT,),
@@ -65,6 +65,7 @@ class PolicyEvaluator(TransitionEstimator):
         ),
     )
 
+    _once_positional = ("terminated", "importance_weights", "episodes")
     starts_: Any
     returns_: Returns | None = None
     weights_: Any = None
@@ -92,20 +93,38 @@ class PolicyEvaluator(TransitionEstimator):
         self,
         states: Any,
         rewards: Any,
-        next_states: Any,
+        next_states: Any = None,
+        *,
         terminated: Any = None,
-        weights: Any = None,
+        truncated: Any = None,
+        importance_weights: Any = None,
+        groups: Any = None,
         episodes: Any = None,
+        time: Any = None,
     ) -> PolicyEvaluator:
         """Learn V from transitions: states and next_states (n,) or (n, d), rewards (n,), one a row.
 
         `terminated` (n,) is 1 where nothing follows (0 where a time limit cut the episode: the bootstrap counts);
-        `weights` (n,) are importance weights π(a|s) / π_b(a|s) for transitions of another policy
-        (`data.policies.importance_weights`); `episodes` (n,) label rows of one episode, which depend on each other and
-        are in the order of time: errors are then clustered by episode, and `value()` knows where episodes start.
+        `truncated` (n,) is 1 there. `importance_weights` (n,) are π(a|s) / π_b(a|s) for transitions of another policy
+        (`data.policies.importance_weights`; `weights` is an older name). `groups` (n,) label rows that depend on each
+        other, by which errors are clustered; `episodes` (n,) label rows of one episode, in the order of time, which is
+        theirs in the table or by `time` (n,): they are the groups where no others are given, and `value()` knows where
+        they start. Next states that are not given are those of the episode's next row. The first argument may be a
+        whole log instead, as `data.log` takes it or gives it.
         """
-        marks = {"terminated": terminated, "weights": weights, "episodes": episodes}
-        return self._fit(Data(states, next_states, rewards=rewards, **marks))
+        return self._fit(
+            Table.of(
+                states=states,
+                rewards=rewards,
+                next_states=next_states,
+                terminated=terminated,
+                truncated=truncated,
+                importance_weights=importance_weights,
+                groups=groups,
+                episodes=episodes,
+                time=time,
+            )
+        )
 
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of V over initial states.
@@ -169,23 +188,23 @@ class PolicyEvaluator(TransitionEstimator):
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
-    def _begin(self, data: Data) -> Any:
-        problem = super()._begin(data)
-        self.starts_ = None if data.episodes is None else problem.source.table["state"][starts(data.episodes)]
-        self._note(out_of_order(problem.source.table, data.episodes))
+    def _begin(self, table: Table) -> Any:
+        problem = super()._begin(table)
+        self.starts_ = None if table.episodes is None else problem.source.table["state"][first_rows(table.episodes)]
+        self._note(out_of_order(problem.source.table, table.episodes))
         self._weigh(problem, np.zeros(0))
         self._judge()
         return problem
 
-    def _go_on(self, data: Data) -> Any:
+    def _go_on(self, table: Table) -> Any:
         before = self.diagnostics_
-        problem = super()._go_on(data)
+        problem = super()._go_on(table)
         if self.weights_ is None and before.overlap is not None:  # of a model saved when weights were not kept
             self._note([], overlap=before.overlap)
         else:
             self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
-        if self.starts_ is not None and data.episodes is not None:
-            self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][starts(data.episodes)]])
+        if self.starts_ is not None and table.episodes is not None:
+            self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][first_rows(table.episodes)]])
         self._judge()
         return problem
 
@@ -208,10 +227,10 @@ class PolicyEvaluator(TransitionEstimator):
         into = np.asarray(self.solved_.fit.candidates.into)
         self.returns_ = dataclasses.replace(self.returns_, groups=into[self.returns_.groups]) + more
 
-    def _headline(self, problem: Any, data: Data) -> Headline | None:
-        if data.episodes is None:
+    def _headline(self, problem: Any, table: Table) -> Headline | None:
+        if table.episodes is None:
             return None
-        rows = starts(data.episodes)
+        rows = first_rows(table.episodes)
         points = problem.source.table["state"][rows]
         return Headline(points[:, None], np.ones((len(rows), 1)), rows)
 
@@ -224,11 +243,11 @@ class PolicyEvaluator(TransitionEstimator):
         overlap = overlap_of(self.weights_)
         self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
 
-    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> PolicyEvaluation:
+    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> PolicyEvaluation:
         rows = len(columns["state"])
-        columns["reward"] = vector("rewards", data.rewards, rows)
-        if data.terminated is not None:
-            columns["terminated"] = vector("terminated", data.terminated, rows)
-        if data.weights is not None:
-            columns["weight"] = vector("weights", data.weights, rows)
+        columns["reward"] = as_column("rewards", table.rewards, rows)
+        if table.terminated is not None:
+            columns["terminated"] = as_column("terminated", table.terminated, rows)
+        if table.importance_weights is not None:
+            columns["weight"] = as_column("weights", table.importance_weights, rows)
         return PolicyEvaluation(Dataset(**columns), self.discount, reward_known=self.reward_known)

@@ -1,53 +1,38 @@
-"""Methods that take what `fit` takes, or what f depends on: written once, with the signature that each class needs."""
+"""What callers give to `fit` and to the methods that take the same: one table, whatever form and names it came in.
+
+Methods that take what `fit` takes, or what f depends on, are written once, as methods of a table, and get the signature
+that each class needs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dualembed import checks
 from dualembed.answers.task import Task
+from dualembed.data.roles import DEPRECATED, PARAMETERS, REFUSED, ROLES, role_named
+from dualembed.data.table import Table
 
 Method = Callable[..., Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Data:
-    """Tables and columns as they were given, one sample a row, by their roles; None for what is not there."""
-
-    states: Any = None
-    next_states: Any = None
-    actions: Any = None
-    next_actions: Any = None
-    rewards: Any = None
-    terminated: Any = None
-    weights: Any = None
-    durations: Any = None
-    costs: Any = None
-    terminal: Any = None
-    terminal_costs: Any = None
-    episodes: Any = None
-    X: Any = None
-    y: Any = None
-    instruments: Any = None
-    controls: Any = None
-    groups: Any = None
-
-
 def takes_data(method: Method) -> Method:
-    """Mark a method (self, data, more) whose callers give what they give to `fit`, and perhaps more."""
+    """Mark a method (self, table, more) whose callers give what they give to `fit`, and perhaps more."""
     return _marked(method, "data")
 
 
 def takes_inputs(method: Method) -> Method:
-    """Mark a method (self, data, more) whose callers give what f depends on, and perhaps more."""
+    """Mark a method (self, table, more) whose callers give what f depends on, and perhaps more."""
     return _marked(method, "inputs")
 
 
 def takes_context(method: Method) -> Method:
-    """Mark a method (self, data, more) whose callers give what the witness depends on, and perhaps more."""
+    """Mark a method (self, table, more) whose callers give what the witness depends on, and perhaps more."""
     return _marked(method, "context")
 
 
@@ -57,16 +42,46 @@ def _marked(method: Method, what: str) -> Method:
 
 
 def adopt(estimator: Any) -> None:
-    """Give the methods of an estimator that are marked the signature that its own `fit` and its task call for."""
+    """Let the constructor and `fit` of an estimator understand all forms and names, and sign its marked methods."""
+    if "__init__" in vars(estimator):
+        estimator.__init__ = _constructor(estimator.__init__)
     if "fit" not in vars(estimator):
         return
     fit = [each for each in inspect.signature(estimator.fit).parameters.values() if each.name != "self"]
+    estimator.fit = _fit(estimator.fit, estimator)
     for name in dir(estimator):
         method = inspect.getattr_static(estimator, name)
         what = getattr(method, "caller_gives", None)
         if what is not None:
             taken = fit if what == "data" else _parameters(fit, estimator.task, what)
-            setattr(estimator, name, _with_signature(getattr(method, "plain", method), taken))
+            setattr(estimator, name, _with_signature(getattr(method, "plain", method), taken, estimator))
+
+
+def _constructor(method: Method) -> Method:
+    """The constructor, which knows parameters by the names that other libraries have for them, too."""
+    known = inspect.signature(method).parameters
+
+    @functools.wraps(method)
+    def called(self: Any, *arguments: Any, **options: Any) -> None:
+        for other, own in PARAMETERS.items():
+            if other in options and own in known and other not in known:
+                options[own] = options.pop(other)
+        method(self, *arguments, **options)
+
+    return called
+
+
+def _fit(method: Method, estimator: Any) -> Method:
+    """`fit` as it is written, called with one whole table, too, or with a log."""
+    call = _Call(inspect.signature(method), estimator)
+
+    @functools.wraps(method)
+    def called(self: Any, *arguments: Any, **options: Any) -> Any:
+        whole, given = call.understood(arguments, options)
+        return method(self, **given) if whole is None else self._fit(whole)
+
+    called.__signature__ = call.signature  # type: ignore[attr-defined]
+    return called
 
 
 def _parameters(fit: Sequence[inspect.Parameter], task: Task, what: str) -> list[inspect.Parameter]:
@@ -77,33 +92,91 @@ def _parameters(fit: Sequence[inspect.Parameter], task: Task, what: str) -> list
     return [first.replace(default=inspect.Parameter.empty), *others]
 
 
-def _with_signature(method: Method, taken: Sequence[inspect.Parameter]) -> Method:
+def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimator: Any) -> Method:
     """The method, called with these parameters and its own further ones."""
     more = list(inspect.signature(method).parameters.values())[2:]
     first = [each for each in taken if each.kind is not inspect.Parameter.KEYWORD_ONLY]
     keyword = [each for each in taken if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    # What is keyword-only in `fit` stands after a method's own further parameters, which may be given by their place.
+    # What is keyword-only in `fit` stands after a method's own further parameters, which are then given by name, too.
     more = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in more] if keyword else more
-    signature = inspect.Signature([_SELF, *first, *more, *keyword], return_annotation=_returned(method))
+    returned = inspect.signature(method).return_annotation
+    call = _Call(inspect.Signature([_SELF, *first, *more, *keyword], return_annotation=returned), estimator)
     names = {each.name for each in taken}
 
     @functools.wraps(method)
     def called(self: Any, *arguments: Any, **options: Any) -> Any:
-        if len(arguments) == 1 and not options and isinstance(arguments[0], Data):
-            return method(self, arguments[0])
-        bound = signature.bind(self, *arguments, **options)
-        bound.apply_defaults()
-        data = {name: value for name, value in bound.arguments.items() if name in names}
-        rest = {name: value for name, value in bound.arguments.items() if name not in names and name != "self"}
-        return method(self, Data(**data), **rest)
+        whole, given = call.understood(arguments, options)
+        rest = {name: value for name, value in given.items() if name not in names}
+        if whole is None:
+            whole = Table.of(**{name: value for name, value in given.items() if name in names})
+        return method(self, whole.arranged() if "next_states" in names else whole, **rest)
 
-    called.__signature__ = signature  # type: ignore[attr-defined]
+    called.__signature__ = call.signature  # type: ignore[attr-defined]
     called.plain = method  # type: ignore[attr-defined]
     return called
 
 
+class _Call:
+    """How calls of a method are understood: by its signature, by other names of its roles, and by whole tables."""
+
+    def __init__(self, signature: inspect.Signature, estimator: Any) -> None:
+        self.signature = signature
+        self.name = estimator.__name__
+        self.known = [name for name in signature.parameters if name != "self"]
+        # Roles that could be given by their place before they were keyword-only.
+        self.former = [role for role in getattr(estimator, "_once_positional", ()) if role in self.known]
+
+    def understood(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[Table | None, dict[str, Any]]:
+        """(the whole table, if the first argument is one, all other arguments by name)."""
+        options = self._renamed(options)
+        arguments, options = self._by_name(arguments, options)
+        whole = Table.whole(arguments[0]) if len(arguments) == 1 else None
+        if whole is not None:
+            given = {**whole.columns, **{name: value for name, value in options.items() if name in ROLES}}
+            self._check_needed(given)
+            known = {role: column for role, column in given.items() if role in self.known}
+            rest = {name: value for name, value in options.items() if name not in ROLES}
+            return dataclasses.replace(whole, columns=known), rest
+        bound = self.signature.bind(None, *arguments, **options)
+        bound.apply_defaults()
+        return None, {name: value for name, value in bound.arguments.items() if name != "self"}
+
+    def _check_needed(self, given: Mapping[str, Any]) -> None:
+        """Raise where a whole table lacks what must be given."""
+        needed = [each.name for each in self.signature.parameters.values() if each.default is inspect.Parameter.empty]
+        for name in needed[1:]:
+            if name not in given:
+                raise checks.InputError(f"the data have no {name}, which {self.name} needs; give {name}=... besides")
+
+    def _renamed(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options under the names of roles."""
+        found = dict(options)
+        for name in options:
+            if name in self.known:
+                continue
+            if name in REFUSED:
+                raise checks.InputError(f"{self.name} takes no {name}: {REFUSED[name]}")
+            role = role_named(name)
+            if role not in self.known:
+                continue  # which Python refuses
+            if role in options:
+                raise checks.InputError(f"{name} is another name of {role}; give one of them")
+            if name in DEPRECATED:
+                warnings.warn(f"{name}= is deprecated; use {role}=", FutureWarning, stacklevel=4)
+            found[role] = found.pop(name)
+        return found
+
+    def _by_name(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, and by name those that are keyword-only now but were given by their place."""
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+        most = sum(each.kind in kinds for each in self.signature.parameters.values()) - 1
+        late = arguments[most:]
+        names = self.former[: len(late)]
+        if not late or len(late) > len(self.former) or any(name in options for name in names):
+            return arguments, options  # which Python refuses, where they are too many
+        listed = ", ".join(f"{name}=" for name in names)
+        warnings.warn(f"{listed} by place is deprecated; give it by name", FutureWarning, stacklevel=4)
+        return arguments[:most], {**options, **dict(zip(names, late, strict=True))}
+
+
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def _returned(method: Method) -> Any:
-    return inspect.signature(method).return_annotation

@@ -10,11 +10,11 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Question, Setting
-from dualembed.data.coding import Coding, Column, coding_of
-from dualembed.data.frames import labels_of
+from dualembed.data.coding import Coding, ColumnCoding
+from dualembed.data.frames import group_numbers
+from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import dead_ends
-from dualembed.estimators.signatures import Data
 from dualembed.estimators.solved import Headline
 from dualembed.linear.fit import nearest
 from dualembed.selection.rows import PLACES
@@ -30,32 +30,32 @@ class TransitionEstimator(Estimator):
     levels_: tuple[tuple[int, ...], ...] | None = None
 
     @abstractmethod
-    def _posed(self, columns: dict[str, np.ndarray], data: Data) -> Any:
+    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> Any:
         """The problem of the coded columns `state` and `next_state`, and of others of the data that it needs."""
 
-    def _begin(self, data: Data) -> Any:
+    def _begin(self, table: Table) -> Any:
         """Learn from the first rows; their problem."""
-        self._code(data)
-        problem, groups = self._problem(data)
-        self._remember(data.states)
+        self._code(table)
+        problem, groups = self._problem(table)
+        self._remember(table.states)
         worries = dead_ends(problem, self._codings())
         self.levels_ = self._levels(problem, ())
-        self._learn(problem, groups=groups, headline=self._headline(problem, data))
+        self._learn(problem, groups=groups, headline=self._headline(problem, table))
         self._note(worries)
         return problem
 
-    def _go_on(self, data: Data) -> Any:
+    def _go_on(self, table: Table) -> Any:
         """Learn from more rows; their problem."""
-        problem, groups = self._problem(data)
+        problem, groups = self._problem(table)
         if self.levels_ is not None:
             self.levels_ = self._levels(problem, self.levels_)
-        self._learn_more(problem, groups=groups, headline=self._headline(problem, data))
+        self._learn_more(problem, groups=groups, headline=self._headline(problem, table))
         return problem
 
     def _levels(self, problem: Any, before: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers of the levels that the problem's rows start with, and those that are known already."""
-        table = problem.source.table
-        points = np.concatenate([table[name] for name in ("state", "action") if name in table], axis=1)
+        columns = problem.source.table
+        points = np.concatenate([columns[name] for name in ("state", "action") if name in columns], axis=1)
         found = [np.unique(column.numbers_at(points[:, own])).tolist() for column, own in self._categories()]
         return tuple(
             tuple(sorted({*each, *known})) for each, known in zip(found, before or [()] * len(found), strict=True)
@@ -66,7 +66,7 @@ class TransitionEstimator(Estimator):
         words = f"the difference of {self.task.symbol} between two sets of states"
         return Question.renamed(self.at(states) - self.at(other_states), words)
 
-    def _categories(self) -> Iterator[tuple[Column, slice]]:
+    def _categories(self) -> Iterator[tuple[ColumnCoding, slice]]:
         """The categories among the columns, and their coordinates."""
         begin = 0
         for coding in self._codings():
@@ -91,22 +91,24 @@ class TransitionEstimator(Estimator):
         """Groups of a sample that no group of the data is known of, by the solver that was used."""
         return np.full(rows, -1) if self.solved_ is not None else np.arange(rows)
 
-    def _headline(self, problem: Any, data: Data) -> Headline | None:
+    def _headline(self, problem: Any, table: Table) -> Headline | None:
         """The question that matters most; None where there is none."""
         return None
 
-    def _code(self, data: Data) -> None:
-        self.coding_ = coding_of("states", data.states, data.next_states, categorical=self.categorical_features)
+    def _coded(self, table: Table) -> dict[str, Coding]:
+        tables = table.states, table.next_states
+        return {"states": Coding.fit("states", *tables, categorical=self.categorical_features)}
 
-    def _codings(self) -> list[Coding]:
-        """Those of the function's arguments, whose coordinates stand side by side."""
-        return [self.coding_]
-
-    def _problem(self, data: Data) -> tuple[Any, np.ndarray | None]:
+    def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
         """(the problem, the number of each row's episode)."""
-        columns = {"state": self.coding_.encode(data.states)}
-        columns["next_state"] = self.coding_.encode(data.next_states, renamed=True)
+        columns = {"state": self.coding_.encode(table.states)}
+        columns["next_state"] = self.coding_.encode(table.next_states, renamed=True)
         rows, following = (len(column) for column in columns.values())
         if rows != following:
             raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
-        return self._posed(columns, data), labels_of("episodes", data.episodes, rows)
+        return self._posed(columns, table), self._groups(table, rows)
+
+    def _groups(self, table: Table, rows: int) -> np.ndarray | None:
+        """The number (n,) of each row's group: its episode, where there are no others."""
+        found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)
+        return found if table.groups is None else group_numbers("groups", table.groups, rows)

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dualembed.estimators.signatures import Data
+from dualembed.data.table import Table
 from dualembed.experiments import bench_peers as peers
 from dualembed.experiments.bench_cases import ROWS, Case, Reply
 from dualembed.experiments.bench_logs import Choice, Log
@@ -210,7 +210,7 @@ class OnGarnet(Case):
             share, visits, counts = share.sum(axis=1), visits.sum(axis=1), counts.sum(axis=1)
         exact, share, logged = (visits / share).ravel(), share.ravel(), counts.ravel() > 0
         points = self._places(log)
-        coded, _ = model._locate(Data(**dict(zip(("states", "actions"), points, strict=False))))
+        coded, _ = model._locate(Table.of(**dict(zip(("states", "actions"), points, strict=False))))
         ridges: dict[str, Any] = {"ridges": DICE_RIDGES, "dual_ridges": DICE_DUAL_RIDGES}
         ratios = {"ours": model.density_ratio(*points)}
         ratios |= peers.dual_dice_of(model.solved_, self.discount, coded, **ridges)

@@ -251,9 +251,11 @@ def errors(model: Any, *, ax: Axes | None = None) -> Axes:
 
 def weights(model: Any, data: Any, *, ax: Axes | None = None) -> Axes:
     """A histogram of the importance weights that the model was fitted with, their mean being 1."""
-    given = tables_of(model, data).get("weights")
+    given = tables_of(model, data).get("importance_weights")
     if given is None:
-        raise checks.InputError("data must hold the importance weights of the fit, as dict(states=..., weights=...)")
+        raise checks.InputError(
+            "data must hold the importance weights of the fit, as dict(states=..., importance_weights=...)"
+        )
     values = np.asarray(given, dtype=np.float64).ravel()
     values = values / max(float(values.mean()), np.finfo(float).tiny)
     ax = axes_for(ax)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import norm
 
 from dualembed import checks
+from dualembed.data.roles import ROLES, role_named
 from dualembed.linear.spread import Spread
 
 ROWS = 2000  # of the data that are looked at
@@ -156,8 +157,8 @@ def tables_of(model: Any, data: Any) -> dict[str, Any]:
     if data is None:
         return {}
     arguments = inspect.signature(model.fit).parameters
-    if isinstance(data, Mapping) and set(data) <= set(arguments):
-        return {name: table for name, table in data.items() if table is not None}
+    if isinstance(data, Mapping) and {role_named(name) for name in data} <= set(arguments):
+        return {role_named(name): table for name, table in data.items() if table is not None}
     return {next(iter(arguments)): data}
 
 
@@ -189,17 +190,17 @@ def _surface(
 def names_of(model: Any, coding: Any) -> list[str]:
     """The columns' names; without names of their own those of X, or what they are and their number."""
     given = getattr(model, "feature_names_in_", ())
-    if coding.named or coding.what == "X":
+    if coding.named or coding.role == "X":
         return list(coding.names)
-    if coding.what.endswith(" of X"):  # of variations, whose columns are X's
+    if ROLES[coding.role].follows == "X":  # of variations, whose columns are X's
         return [str(name) for name in given] if len(given) == len(coding.columns) else list(coding.names)
-    single = coding.what.rstrip("s")
+    single = ROLES[coding.role].word
     return [single] if len(coding.columns) == 1 else [f"{single} {number}" for number in range(len(coding.columns))]
 
 
 def _rows(codings: list[Any], tables: dict[str, Any]) -> np.ndarray | None:
     """Coded rows of the data, some at random where there are many; None where a table is missing."""
-    sources = [coding.what.rpartition(" of ")[2] for coding in codings]  # "variations of X" are coded from X here
+    sources = [ROLES[coding.role].follows or coding.role for coding in codings]  # variations are coded from X here
     if any(name not in tables for name in sources):
         return None
     coded = np.concatenate([coding.encode(tables[name]) for coding, name in zip(codings, sources, strict=True)], axis=1)

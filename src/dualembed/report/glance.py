@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.data.roles import ROLES
 from dualembed.plot.surface import names_of
 from dualembed.report.html import Markup, across, element, paragraph, table
 
@@ -42,17 +43,17 @@ def _counts(model: Any, tables: dict[str, Any]) -> str:
 def codings_of(model: Any) -> list[Any]:
     """How the model codes its tables; that of variations of X goes, where X's own is there."""
     found = [getattr(model, name, None) for name in CODINGS]
-    return [coding for coding in found if coding is not None and " of " not in coding.what]
+    return [coding for coding in found if coding is not None and ROLES[coding.role].follows is None]
 
 
 def _coded(model: Any, tables: dict[str, Any]) -> Iterator[list[Any]]:
     for coding in codings_of(model):
-        if coding.what not in tables:
+        if coding.role not in tables:
             continue
-        points, start = coding.encode(tables[coding.what]), 0
+        points, start = coding.encode(tables[coding.role]), 0
         for name, column in zip(names_of(model, coding), coding.columns, strict=True):
             seen = column.decode(points[:, start : start + column.width]) if column.width else np.empty(0)
-            yield [name, coding.what, *_range(column, seen)]
+            yield [name, coding.role, *_range(column, seen)]
             start += column.width
 
 
@@ -74,7 +75,7 @@ def _levels(column: Any) -> str:
 
 def _vectors(model: Any, tables: dict[str, Any]) -> Iterator[list[Any]]:
     """Rewards, targets, marks and the like: one number a row."""
-    coded = {coding.what for coding in codings_of(model)} | {"next_states", "next_actions", *LABELS}
+    coded = {coding.role for coding in codings_of(model)} | {"next_states", "next_actions", *LABELS}
     for name, given in tables.items():
         values = np.asarray(given)
         if name in coded or values.dtype.kind not in "iufb" or values.size != len(values.ravel()):
@@ -87,6 +88,6 @@ def _remembered(model: Any) -> Iterator[list[Any]]:
     for coding in codings_of(model):
         for name, column in zip(names_of(model, coding), coding.columns, strict=True):
             if not column.width or column.levels:
-                yield [name, coding.what, *_range(column, np.empty(0))]
+                yield [name, coding.role, *_range(column, np.empty(0))]
             else:
-                yield [name, coding.what, column.mean, column.scale]
+                yield [name, coding.role, column.mean, column.scale]

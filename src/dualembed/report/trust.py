@@ -159,7 +159,7 @@ def diagnostics(model: Any, tables: dict[str, Any]) -> Markup:
                 "Singular values in descending order: " + ", ".join(map(number, found.singular_values[:6])),
             )
         )
-    if found.overlap is not None and "weights" in tables:
+    if found.overlap is not None and "importance_weights" in tables:
         drawn.append(
             figure(
                 lambda ax: plot.weights(model, tables, ax=ax),

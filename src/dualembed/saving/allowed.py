@@ -50,7 +50,12 @@ PARTS: dict[str, dict[str, str]] = {
         "control.linear_control": "AverageCostSolution",
         "control.policy_iteration": "EpsilonGreedy Mean PolicyIteration QLearning Round Stage",
     },
-    "data": {"data.conditions": "Column Comparison Condition", "data.environments": "Move", "data.qm7": "Molecules"},
+    "data": {
+        "data.coding": "Schema",
+        "data.conditions": "Column Comparison Condition",
+        "data.environments": "Move",
+        "data.qm7": "Molecules",
+    },
     "embeddings": {
         "embeddings.conditional": "ConditionalEmbedding FeatureSmoother KernelSmoother",
         "embeddings.samples": "JointEmbedding MeanEmbedding",
@@ -145,6 +150,7 @@ RENAMED: dict[str, str] = {
     "baselines.Transitions": "EmbeddedTransitions",
     "control.Round": "Improvement",
     "data.Column": "ColumnRef",
+    "estimators.Column": "ColumnCoding",
     "data.Move": "StepOutcome",
     "plot.Field": "Surface",
     "plot.Place": "Axis",

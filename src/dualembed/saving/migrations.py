@@ -111,6 +111,20 @@ WORDS_OF_0_1 = {
     for module, names in PLACES_OF_0_1.items()
     for name in names.split()
 }
+# Roles by the words that format 2 had for them, where these are others.
+ROLES_OF_2 = {
+    "state": "states",
+    "action": "actions",
+    "reward": "rewards",
+    "next_state": "next_states",
+    "next_action": "next_actions",
+    "weight": "importance_weights",
+    "x": "X",
+    "instrument": "instruments",
+    "control": "controls",
+    "cost": "costs",
+    "terminal_cost": "terminal_costs",
+}
 
 
 def migrate(description: Any, number: int) -> Any:
@@ -134,5 +148,23 @@ def _words_for_places(description: Any) -> None:
             waiting.extend(node)
 
 
-STEPS: dict[int, Callable[[Any], None]] = {1: _words_for_places}
+def _schema_for_codings(description: Any) -> None:
+    """Format 2 had the codings of tables in attributes of their own, and columns by the command line's words."""
+    fitted = description["fitted"]
+    codings = {}
+    for name in ("coding_", "inputs_", "actions_", "instruments_", "controls_"):
+        coding = fitted.pop(name, None)
+        if coding is not None:
+            fields = coding["fields"]
+            fields["role"] = fields.pop("what").partition(" of ")[0]  # "variations of X"
+            codings[fields["role"]] = coding
+    words, digest = fitted.pop("columns_", {"dict": []}), fitted.pop("fingerprint_", None)
+    groups = "groups" if description["class"] == "IVRegressor" else "episodes"
+    names = [[{**ROLES_OF_2, "episode": groups}.get(word, word), {"tuple": own}] for word, own in words["dict"]]
+    if codings:
+        fields = {"codings": {"dict": [*map(list, codings.items())]}, "names": {"dict": names}, "digest": digest}
+        fitted["schema_"] = {"class": "data.Schema", "fields": fields}
+
+
+STEPS: dict[int, Callable[[Any], None]] = {1: _words_for_places, 2: _schema_for_codings}
 """From each older format to the next."""

@@ -2,9 +2,10 @@
 
 A model file is safetensors, whose one metadata entry holds the format's number, a checksum and the description:
 
-    "dualembed": "2 <sha256 of the number, all that follows and all arrays> <description in JSON>"
+    "dualembed": "3 <sha256 of the number, all that follows and all arrays> <description in JSON>"
 
-Format 1 left the number out of its checksum, and called parts by the modules that they were in (`migrations`).
+Format 1 left the number out of its checksum, and called parts by the modules that they were in; format 2
+had an attribute for each table's coding (`migrations`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dualembed.saving.encoding import Builder, Describer, functions_in, words
 from dualembed.saving.migrations import migrate
 from dualembed.saving.older import renewed
 
-FORMAT = 2
+FORMAT = 3
 ENTRY = "dualembed"
 LENGTH = 8  # bytes, at the beginning, of the length of the header
 BEGINNING = f'{{"__metadata__":{{"{ENTRY}":"'.encode()
