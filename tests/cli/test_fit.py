@@ -314,7 +314,7 @@ def test_ctrl_c_ends_a_fit_with_code_130_and_no_traceback(lost: bool, table: Pat
         "import sys, time\n"
         "from dualembed.cli import main\n"
         "from dualembed.estimators import PolicyEvaluator\n"
-        "def fit(self, **data):\n"
+        "def fit(self, table):\n"
         "    print('ready', flush=True)\n"
         "    try:\n"
         "        time.sleep(3600)\n"
