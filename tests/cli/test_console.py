@@ -42,7 +42,7 @@ Experiment.chosen = lambda self: {"deaf": {"rate": 1.0}}
 sys.modules[noisy.__name__] = noisy
 """
 BENCH = """
-garnet = types.ModuleType("dualembed.experiments.garnet_bench")
+garnet = types.ModuleType("dualembed.experiments.bench_garnet")
 garnet.bench = work
 sys.modules[garnet.__name__] = garnet
 """

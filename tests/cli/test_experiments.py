@@ -22,7 +22,7 @@ class Bench(ModuleType):
     """A benchmark that remembers how it was called."""
 
     def __init__(self) -> None:
-        super().__init__("dualembed.experiments.garnet_bench")
+        super().__init__("dualembed.experiments.bench_garnet")
         self.calls: list[dict[str, Any]] = []
 
     def bench(self, *, trials: int, seed: int, quick: bool, progress: Any) -> list[dict[str, Any]]:
@@ -121,16 +121,16 @@ def test_every_benchmark_can_be_imported_and_run() -> None:
 
 
 def test_every_setting_chosen_for_the_garnets_is_one_of_its_grid() -> None:
-    from dualembed.experiments import garnet_bench
+    from dualembed.experiments import bench_garnet
 
-    for case in garnet_bench.CASES:
-        for name in garnet_bench.NAMES:
-            garnet_bench.contender_of(case, name)
-    assert all(case in garnet_bench.CASES for case in garnet_bench.CHOSEN)
+    for case in bench_garnet.CASES:
+        for name in bench_garnet.NAMES:
+            bench_garnet.contender_of(case, name)
+    assert all(case in bench_garnet.CASES for case in bench_garnet.CHOSEN)
 
 
 def test_the_closed_form_has_the_least_error_and_half_of_lstds_on_two_garnets() -> None:
-    from dualembed.experiments.garnet_bench import bench
+    from dualembed.experiments.bench_garnet import bench
     from dualembed.progress import track
 
     lines = bench(trials=2, seed=0, quick=True, progress=track)

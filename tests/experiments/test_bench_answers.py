@@ -12,11 +12,11 @@ import pytest
 from dualembed.cli import main
 from dualembed.cli.experiments import KEYS
 from dualembed.estimates import Estimate
-from dualembed.experiments import bench_answers, bench_logs, bench_peers
+from dualembed.experiments import bench_answers, bench_peers, bench_worlds
 from dualembed.experiments.bench_answers import CASES, run_case
 from dualembed.experiments.bench_cases import OffPolicy, OnPolicy, Reply
 from dualembed.experiments.bench_hitting import Grid, OrnsteinUhlenbeck, Walk
-from dualembed.experiments.bench_logs import POLICIES, WORLDS, Log, logged
+from dualembed.experiments.bench_worlds import POLICIES, WORLDS, Log, logged
 
 # Bounds of random states, a little beyond what a policy meets.
 STATES = {
@@ -120,21 +120,21 @@ def test_rivals_of_three_rows_on_paper() -> None:
     episodes, steps = np.array([0, 0, 1]), np.array([0, 1, 0])
     log = Log(0, *columns, np.array([False, True, True]), episodes, steps, np.array([0, 1]))
     assert bench_peers.mean_return(log, 0.5) == pytest.approx(((1 + 0.5 * 2) + 3) / 2)
-    always = bench_logs.Choice(lambda seen: np.tile([0.0, 1.0], (len(seen), 1)))
-    even = bench_logs.Choice(lambda seen: np.full((len(seen), 2), 0.5))
+    always = bench_worlds.Choice(lambda seen: np.tile([0.0, 1.0], (len(seen), 1)))
+    even = bench_worlds.Choice(lambda seen: np.full((len(seen), 2), 0.5))
     assert bench_peers.importance_sampling(log, always, even, 0.5) == pytest.approx(1 + 0.5 * 2)
 
 
 def test_the_true_value_of_a_chain_is_that_of_its_equation(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_logs, "_folder", lambda: tmp_path)
-    monkeypatch.setitem(bench_logs.EPISODES, "chain", 4000)
-    bench_logs.true_values.cache_clear()
-    found = bench_logs.true_values("chain", "logged", (0.9,))[0.9]
+    monkeypatch.setattr(bench_worlds, "_folder", lambda: tmp_path)
+    monkeypatch.setitem(bench_worlds.EPISODES, "chain", 4000)
+    bench_worlds.true_values.cache_clear()
+    found = bench_worlds.true_values("chain", "logged", (0.9,))[0.9]
     (kept,) = tmp_path.glob("*.json")
     assert json.loads(kept.read_text()) == [list(found)]
-    bench_logs.true_values.cache_clear()
-    assert bench_logs.true_values("chain", "logged", (0.9,))[0.9] == found
-    bench_logs.true_values.cache_clear()
+    bench_worlds.true_values.cache_clear()
+    assert bench_worlds.true_values("chain", "logged", (0.9,))[0.9] == found
+    bench_worlds.true_values.cache_clear()
     log = logged(WORLDS["chain"], POLICIES["chain"]["logged"], rows=40_000, seed=1)
     values = bench_peers.lstdq(log, POLICIES["chain"]["logged"], 0.9, ridges=(1e-4,))
     assert values[0] == pytest.approx(found[0], abs=0.15)

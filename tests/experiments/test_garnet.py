@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed import baselines, schedules, solvers
-from dualembed.experiments import garnet_bench
+from dualembed import baselines, solvers
 from dualembed.experiments.garnet import Garnet, cuts, garnet, normalised
-from dualembed.experiments.garnet_bench import FIRST_STAGE, SECOND_STAGE, WEIGHINGS, Contender, chosen, iterates, sweep
 
 SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
 
@@ -146,58 +144,3 @@ def test_weights_without_a_second_sample_are_normalised_too() -> None:
         normalised(de.sources.Dataset(**single)).table["weight"],
         normalised(de.sources.Dataset(**table)).table["weight"],
     )
-
-
-@pytest.mark.parametrize("weights", list(WEIGHINGS))
-def test_runs_made_at_once_are_the_runs_one_by_one(weights: str) -> None:
-    data = SMALL.sample(100, 7)
-    runs = [
-        Contender(make(40, 4, schedule, schedule), weights=weights)
-        for make in (baselines.DoubleSampling, baselines.GTD2)
-        for schedule in (schedules.Constant(0.01), schedules.Constant(0.2), schedules.OffsetSqrt(0.3, 10.0))
-    ]
-    together = iterates(SMALL, runs, data, seed=0)
-    for run, found in zip(runs, together, strict=True):
-        np.testing.assert_allclose(found, run.iterates(SMALL, data, 0), rtol=1e-4, atol=1e-6)
-    assert np.max(np.abs(together[0] - together[1])) > 0.1
-
-
-def test_no_trial_can_have_a_seed_that_settings_were_chosen_on() -> None:
-    assert min(*FIRST_STAGE, *SECOND_STAGE) > 2**31 + 10**9  # the command line takes seeds below 2**31
-    assert max(*FIRST_STAGE, *SECOND_STAGE) < 2**32  # JAX's are below this
-
-
-def test_the_second_stage_has_eight_garnets_that_the_first_did_not_see() -> None:
-    assert len(set(SECOND_STAGE)) == 8
-    assert not set(FIRST_STAGE) & set(SECOND_STAGE)
-
-
-def test_what_does_best_on_the_first_garnets_and_fails_on_the_next_is_not_chosen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Setting i has excess i at first, then 100 - i, where only the best twelve are run."""
-    settings = {f"setting {number}": Contender(baselines.LSTD(float(number))) for number in range(20)}
-
-    def swept(case: str, given: dict[str, Contender], seeds: tuple[int, ...]) -> dict[str, float]:
-        numbers = {label: contender.solver.ridge for label, contender in given.items()}
-        return numbers if seeds == FIRST_STAGE else {label: 100 - number for label, number in numbers.items()}
-
-    monkeypatch.setattr(garnet_bench, "grid", lambda name: settings)
-    monkeypatch.setattr(garnet_bench, "sweep", swept)
-    found = chosen("uniform behaviour", "LSTD")
-    assert list(found) == [f"setting {number}" for number in range(11, -1, -1)]
-    assert list(found.values()) == sorted(found.values())
-
-
-def test_a_run_that_ends_in_no_number_counts_as_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"sound": Contender(baselines.LSTD(1.0)), "broken": Contender(baselines.LSTD(2.0))}
-    monkeypatch.setattr(garnet_bench, "ROWS", 100)
-    monkeypatch.setattr(garnet_bench, "garnet", lambda seed, **options: SMALL)
-    monkeypatch.setattr(
-        garnet_bench,
-        "iterates",
-        lambda world, runs, data, seed: [np.full((2, 12), np.nan if run.solver.ridge == 2 else 0.0) for run in runs],
-    )
-    found = sweep("uniform behaviour", settings, (0, 1))
-    assert found["broken"] == np.inf
-    np.testing.assert_allclose(found["sound"], SMALL.excess(np.zeros(12)))

@@ -129,7 +129,7 @@ def _ledger(path: Path) -> Ledger:
 # A benchmark is a function of a module, `bench(*, trials, seed, quick, progress)` where no other is named, which gives
 # dictionaries with the keys below and whatever else it has to say of a comparison. Naming it here imports nothing.
 BENCHES: dict[str, tuple[str, str]] = {
-    "garnet": ("dualembed.experiments.garnet_bench", "off-policy evaluation in random finite decision processes"),
+    "garnet": ("dualembed.experiments.bench_garnet", "off-policy evaluation in random finite decision processes"),
     "fqe": ("dualembed.experiments.bench_fqe", "a policy's value from logs of another, against d3rlpy's FQE"),
     "fqe-worlds": (
         "dualembed.experiments.bench_fqe:bench_worlds",

@@ -15,27 +15,30 @@ errors too, with the key "measure": of V in each state, of its Bellman equation,
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.experiments import bench_garnet, bench_hitting
+from dualembed.experiments import bench_hitting
 from dualembed.experiments.bench_cases import (
+    GARNET_DISCOUNTS,
+    GARNET_SIZES,
+    GARNET_TARGETS,
     OFF_POLICY_DISCOUNTS,
     ON_POLICY_DISCOUNTS,
     Case,
     OffPolicy,
+    OnGarnet,
     OnPolicy,
     Reply,
 )
-from dualembed.experiments.bench_lines import Measures, measure_lines, measures_together, stacked
-from dualembed.experiments.bench_lines import tables as tables
-from dualembed.experiments.bench_logs import POLICIES
+from dualembed.experiments.bench_worlds import POLICIES
 from dualembed.progress import Track, Tracker
 
 LOGGED = {
@@ -56,7 +59,11 @@ MOST_COVER = {"hitting": 0.99, "on-policy": 0.99, "off-policy": 1.0, "garnet": 1
 LEAST_COVER_OF_CASE = 0.8
 MOST_REFUSED = 0.1  # of the logs of a case where an answer can be had
 WIDEST = 1.6  # standard errors in errors, in the median case on-policy
+SHOWN = 6  # rivals whose other errors a line has
+TARGET = 1.0  # another error of a rival, over ours
+TINY = float(np.finfo(float).tiny)
 
+Measures = dict[str, dict[str, np.ndarray]]
 Answering = Callable[[Any, Any], Any]
 
 
@@ -69,7 +76,8 @@ def _cases() -> Iterator[Case]:
         policy = next(iter(POLICIES[world]))
         for target in (policy, *TARGETS):
             yield from (OffPolicy(world, policy, target, discount) for discount in OFF_POLICY_DISCOUNTS)
-    yield from bench_garnet.CASES
+    for (states, actions), discount in itertools.product(GARNET_SIZES, GARNET_DISCOUNTS):
+        yield from (OnGarnet(states, actions, discount, target) for target in GARNET_TARGETS)
 
 
 CASES: dict[str, Case] = {case.name: case for case in _cases()}
@@ -166,7 +174,7 @@ class Outcome:
     def _allowed(self) -> float:
         """The share of logs from which no answer may be had: none where the asked policy played the log."""
         case = self.case
-        if isinstance(case, bench_garnet.OnGarnet):
+        if isinstance(case, OnGarnet):
             return 0.0 if case.on_policy else MOST_REFUSED
         return MOST_REFUSED if isinstance(case, OffPolicy) and case.policy != case.target else 0.0
 
@@ -261,9 +269,68 @@ def together(outcomes: list[Outcome]) -> dict[str, Any]:
     return found | ({"pointwise cover": float(np.mean(pointwise))} if pointwise else {})
 
 
-def _geometric(ratios: list[float]) -> float:
-    """The geometric mean; 0 where one is."""
-    return float(np.exp(np.mean(np.log(ratios)))) if ratios and min(ratios) > 0 else 0.0
+def stacked(found: Sequence[dict[str, dict[str, float]]]) -> Measures:
+    """The measures of every log, by measure and by whose they are: (logs,) each.
+
+    Rivals that not every log has, such as those in a kernel that one fit left out, are none to choose from.
+    """
+    names = found[0] if found else {}
+    return {
+        measure: {
+            who: np.array([each[measure][who] for each in found])
+            for who in found[0][measure]
+            if all(who in each[measure] for each in found)
+        }
+        for measure in names
+    }
+
+
+def measure_lines(case: str, kind: str, measures: Measures) -> Iterator[dict[str, Any]]:
+    """A line for each measure of a case: means over its logs, of ours and of the best rival's."""
+    for measure, errors in measures.items():
+        means = {who: float(np.mean(each)) for who, each in errors.items()}
+        own = means.pop("ours")
+        best = sorted(means, key=lambda who: means[who])[:SHOWN]
+        yield _measure_line(f"{case}: {measure}", kind, measure) | {
+            "peer": best[0],
+            "value": means[best[0]],
+            "ratio": means[best[0]] / own if own > 0 else np.finfo(float).max,
+            "ours": own,
+            "logs": len(errors["ours"]),
+            "errors of rivals": {who: means[who] for who in best},
+            "ratios": {who: each / own if own > 0 else np.finfo(float).max for who, each in means.items()},
+        }
+
+
+def measures_together(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A line for each measure of a set: geometric means over cases of ratios, to each case's best rival and to each."""
+    for measure in dict.fromkeys(line["measure"] for line in lines):
+        own = [line for line in lines if line["measure"] == measure]
+        every = [who for who in own[0]["ratios"] if all(who in line["ratios"] for line in own)]
+        ratios = {who: _geometric([line["ratios"][who] for line in own], least=TINY) for who in every}
+        ratio = _geometric([line["ratio"] for line in own], least=TINY)
+        worst = min(own, key=lambda line: float(line["ratio"]))
+        yield _measure_line(f"all {own[0]['set']}: {measure}", own[0]["set"], measure) | {
+            "peer": "best of each case",
+            "value": 1 / ratio,
+            "unit": f"{measure}, of ours in the rival's, geometric mean",
+            "ratio": ratio,
+            "cases": len(own),
+            "worst ratio": f"{worst['ratio']:.3g}: {worst['case']}",
+            "ratios": {who: ratios[who] for who in sorted(ratios, key=lambda who: ratios[who])[:SHOWN]},
+            "together": True,
+        }
+
+
+def _measure_line(case: str, kind: str, measure: str) -> dict[str, Any]:
+    shared = {"bench": "answers", "case": case, "peer": "", "value": 0.0, "unit": measure, "ratio": 0.0}
+    return shared | {"target": TARGET, "set": kind, "measure": measure}
+
+
+def _geometric(ratios: list[float], *, least: float = 0.0) -> float:
+    """The geometric mean of ratios, each at least so much; 0 where one is."""
+    floored = np.maximum(ratios, least)
+    return float(np.exp(np.mean(np.log(floored)))) if ratios and floored.min() > 0 else 0.0
 
 
 def chosen(case: str | None, kind: str | None, *, quick: bool = False) -> list[Case]:
@@ -306,3 +373,61 @@ def _seeds(seeds: range, bar: Tracker, before: int) -> Iterator[int]:
     for number, seed in enumerate(seeds):
         yield seed
         bar.advance(to=before + number + 1)
+
+
+def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
+    """A table for each set: a row a case, and the set's own line below."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    measured = [line for line in lines if "measure" in line]
+    lines = [line for line in lines if "measure" not in line]
+    for name in dict.fromkeys(line["set"] for line in lines):
+        own = [line for line in lines if line["set"] == name and "holds" not in line]
+        grid = Table(title=f"answers: {name}", title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+        grid.add_column("case")
+        for heading in ("truth", "bias", "error", "rival's", "ratio", "±", "cover", "s"):
+            grid.add_column(heading, justify="right", no_wrap=True)
+        for line in own:
+            numbers = [line[key] for key in ("truth", "bias", "ours", "value", "ratio", "median stderr")]
+            cover = f"{line['cover']}/{line['logs']}" + ("*" if line["verdicts"].get("not answerable") else "")
+            grid.add_row(line["case"], *map(_rounded, numbers), cover, f"{line['seconds']:.2g}")
+        (whole,) = [line for line in lines if line["set"] == name and "holds" in line]
+        missed = ", ".join(key for key, held in whole["holds"].items() if not held) or "nothing"
+        grid.caption = (
+            f"covered {whole['cover']} of {whole['logs']}, at worst {whole['worst cover']}\n"
+            f"ratio {whole['ratio']:.3g} in the geometric mean, at worst {whole['worst ratio']}\n"
+            f"standard errors are {_rounded(whole['stderr over rms'])} times the error in the median case\n"
+            f"seconds a log: {whole['seconds']:.2g}, at most {whole['most seconds']:.2g}; targets missed: {missed}"
+        )
+        yield grid
+    yield from measure_tables(measured)
+
+
+def _rounded(number: float | None) -> str:
+    return "∞" if number is None else f"{number:.3g}"
+
+
+def measure_tables(lines: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """A table for each measure: a row a case, and what holds of all below."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    for measure in dict.fromkeys(line["measure"] for line in lines):
+        own = [line for line in lines if line["measure"] == measure]
+        grid = Table(title=f"answers: {measure}", title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
+        grid.add_column("case")
+        for heading in ("ours", "rival's", "ratio"):
+            grid.add_column(heading, justify="right", no_wrap=True)
+        grid.add_column("rival")
+        for line in own:
+            if "together" not in line:
+                numbers = [f"{line[key]:.3g}" for key in ("ours", "value", "ratio")]
+                grid.add_row(line["case"].removesuffix(f": {measure}"), *numbers, line["peer"])
+        (whole,) = [line for line in own if "together" in line]
+        each = "; ".join(f"{ratio:.3g} to {who}" for who, ratio in whole["ratios"].items())
+        grid.caption = (
+            f"ratio {whole['ratio']:.3g} in the geometric mean, at worst {whole['worst ratio']}\n"
+            f"to one rival for all cases: {each}"
+        )
+        yield grid

@@ -30,8 +30,8 @@ from dualembed import checks
 from dualembed.data import collect
 from dualembed.estimators import ActionValueEvaluator
 from dualembed.experiments.bench_cases import OffPolicy
-from dualembed.experiments.bench_logs import POLICIES, Choice, Log, Policy
 from dualembed.experiments.bench_peers import NODES
+from dualembed.experiments.bench_worlds import POLICIES, Choice, Log, Policy
 from dualembed.progress import Track
 
 DISCOUNT = 0.95

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dualembed.experiments.bench_logs import Choice, Gaussian, Log, Policy
+from dualembed.experiments.bench_worlds import Choice, Gaussian, Log, Policy
 
 FEATURES = 400
 NODES = 5  # of Gauss and Hermite's rule, by which a Gaussian policy's mean is taken

@@ -1,8 +1,17 @@
-"""Environments of the benchmark `answers`: gymnasium's dynamics for many episodes at once, in NumPy and float64."""
+"""Environments of the benchmark `answers`, policies in them, logs that these leave behind, and what they are worth.
+
+The environments are as gymnasium has them, for many episodes at a time.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import ClassVar, final
 
 import numpy as np
@@ -214,3 +223,250 @@ def _arrived(states: np.ndarray, goal: float) -> np.ndarray:
 
 def _wrapped(angles: np.ndarray) -> np.ndarray:
     return (angles + np.pi) % (2 * np.pi) - np.pi
+
+
+WORLDS: dict[str, World] = {
+    world.name: world
+    for world in (
+        CartPole(),
+        NoisyCartPole(),
+        Acrobot(),
+        Pendulum(),
+        MountainCar(),
+        MountainCarContinuous(),
+        Chain(),
+    )
+}
+Rule = Callable[[np.ndarray], np.ndarray]
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A policy with a few actions: from observations to probabilities (n, A)."""
+
+    probabilities: Rule
+
+    def draw(self, rng: np.random.Generator, observations: np.ndarray) -> np.ndarray:
+        """An action for each observation, (n,)."""
+        bounds = np.cumsum(self.probabilities(observations), axis=1)[:, :-1]
+        return np.sum(rng.random((len(observations), 1)) > bounds, axis=1)
+
+    def likelihood(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """π(a|s), (n,)."""
+        return self.probabilities(observations)[np.arange(len(actions)), actions]
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian:
+    """A policy whose action is a real number: from observations to its mean, and its deviation."""
+
+    mean: Rule
+    deviation: float
+
+    def draw(self, rng: np.random.Generator, observations: np.ndarray) -> np.ndarray:
+        """An action for each observation, (n,)."""
+        return self.mean(observations) + self.deviation * rng.standard_normal(len(observations))
+
+    def likelihood(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The density π(a|s), (n,)."""
+        away = (actions - self.mean(observations)) / self.deviation
+        return np.exp(-(away**2) / 2) / (np.sqrt(2 * np.pi) * self.deviation)
+
+
+Policy = Choice | Gaussian
+
+
+def _sigmoid(level: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.clip(level, -50, 50)))
+
+
+def _right(probability: Rule) -> Choice:
+    """Of two actions the second with that probability."""
+
+    def both(observations: np.ndarray) -> np.ndarray:
+        right = probability(observations)
+        return np.stack([1 - right, right], axis=1)
+
+    return Choice(both)
+
+
+def _softmax_of(level: Rule) -> Choice:
+    """Of three actions with the preferences -level, 0 and level."""
+
+    def three(observations: np.ndarray) -> np.ndarray:
+        found = level(observations)
+        preferences = np.stack([-found, np.zeros_like(found), found], axis=1)
+        weights = np.exp(preferences - preferences.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    return Choice(three)
+
+
+def _swinging(factor: float, deviation: float) -> Gaussian:
+    """Swing the pendulum up by adding energy, and hold it there."""
+
+    def torque(observations: np.ndarray) -> np.ndarray:
+        cosine, sine, speed = observations.T
+        energy = speed**2 / 6 + 5 * (cosine - 1)
+        up = np.clip(-energy * np.sign(speed + 1e-9), -2, 2)
+        return factor * np.where(cosine > 0.8, -8 * np.arctan2(sine, cosine) - 2 * speed, up)
+
+    return Gaussian(torque, deviation)
+
+
+def _with_the_speed(factor: float, deviation: float) -> Gaussian:
+    """Push the car to where it goes."""
+    return Gaussian(lambda seen: factor * np.tanh(100 * seen[:, 1]), deviation)
+
+
+_CART: dict[str, Policy] = {
+    "clumsy": _right(lambda seen: 0.35 + 0.3 * _sigmoid(8 * seen[:, 2] + 4 * seen[:, 3])),
+    "better": _right(lambda seen: 0.2 + 0.6 * _sigmoid(3 * seen[:, 2] + 2 * seen[:, 3])),
+    "mild": _right(lambda seen: 0.15 + 0.7 * _sigmoid(8 * seen[:, 2] + 4 * seen[:, 3])),
+    "soft": _right(lambda seen: _sigmoid(20 * seen[:, 2] + 2 * seen[:, 3])),
+    "sharp": _right(lambda seen: 1.0 * (seen[:, 2] > 0)),  # a switch: values jump where the pole is upright
+}
+POLICIES: dict[str, dict[str, Policy]] = {
+    "cartpole": _CART,
+    "noisy cartpole": _CART,
+    "acrobot": {
+        "logged": _softmax_of(lambda seen: -0.7 * seen[:, 4]),
+        "mild": _softmax_of(lambda seen: -1.0 * seen[:, 4]),
+        "soft": _softmax_of(lambda seen: -2.0 * seen[:, 4]),
+        "sharp": _softmax_of(lambda seen: -8.0 * seen[:, 4]),
+    },
+    "pendulum": {
+        "logged": _swinging(1.0, 0.6),
+        "mild": _swinging(0.8, 0.5),
+        "soft": _swinging(0.9, 0.3),
+        "sharp": _swinging(0.9, 0.1),
+    },
+    "mountaincar": {
+        "logged": _softmax_of(lambda seen: 100.0 * seen[:, 1]),
+        "mild": _softmax_of(lambda seen: 150.0 * seen[:, 1]),
+        "soft": _softmax_of(lambda seen: 300.0 * seen[:, 1]),
+        "sharp": _softmax_of(lambda seen: 3000.0 * seen[:, 1]),
+    },
+    "mountaincarcontinuous": {
+        "logged": _with_the_speed(0.8, 0.4),
+        "mild": _with_the_speed(0.65, 0.4),
+        "soft": _with_the_speed(1.0, 0.3),
+        "sharp": _with_the_speed(0.8, 0.1),
+    },
+    "chain": {
+        "logged": _right(lambda seen: np.full(len(seen), 0.5)),
+        "mild": _right(lambda seen: np.where(seen[:, 0] < 0.7, 0.7, 0.3)),
+        "soft": _right(lambda seen: np.full(len(seen), 0.1)),
+        "sharp": _right(lambda seen: np.where(seen[:, 0] < 0.7, 0.95, 0.05)),
+    },
+}
+"""The policies of each world by name; a log is of "logged", or for cart-poles of "clumsy" or "better"."""
+
+
+@final
+@dataclass(frozen=True)
+class Log:
+    """Transitions in the order of time, episode after episode; the last episode may have been cut.
+
+    An episode is over where `terminated`; elsewhere a time limit or the end of the log cut it. `whole` are the labels
+    of episodes that the end of the log did not cut.
+    """
+
+    seed: int
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    terminated: np.ndarray
+    episodes: np.ndarray
+    steps: np.ndarray
+    whole: np.ndarray
+
+
+def logged(world: World, policy: Policy, *, rows: int, seed: int) -> Log:
+    """The first `rows` transitions of episodes that the policy plays one after the other."""
+    rng = np.random.default_rng((seed, 0))
+    played = [_played(world, policy, rng)]
+    while sum(len(each["reward"]) for each in played) < rows:
+        played.append(_played(world, policy, rng, first=_BATCH * len(played)))
+    every = {name: np.concatenate([each[name] for each in played]) for name in played[0]}
+    table = {name: column[:rows] for name, column in every.items()}
+    labels, lengths = np.unique(table["episode"], return_counts=True)
+    whole = labels[lengths == np.unique(every["episode"], return_counts=True)[1][: len(labels)]]
+    return Log(
+        seed=seed,
+        states=table["state"],
+        actions=table["action"],
+        rewards=table["reward"],
+        next_states=table["next_state"],
+        terminated=table["terminated"],
+        episodes=table["episode"],
+        steps=table["step"],
+        whole=whole if len(whole) else labels,
+    )
+
+
+_BATCH = 16  # episodes that are played at once
+
+
+def _played(world: World, policy: Policy, rng: np.random.Generator, first: int = 0) -> dict[str, np.ndarray]:
+    """Episodes up to their ends or the world's limit, one after the other, labelled from `first` on."""
+    states, playing, parts = world.reset(rng, _BATCH), np.arange(_BATCH), []
+    for step in range(world.limit):
+        if not len(playing):
+            break
+        seen = world.observe(states)
+        actions = policy.draw(rng, seen)
+        states, rewards, over = world.step(rng, states, actions)
+        part = {"episode": first + playing, "step": np.full(len(playing), step), "state": seen, "action": actions}
+        parts.append(part | {"reward": rewards, "next_state": world.observe(states), "terminated": over})
+        states, playing = states[~over], playing[~over]
+    table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(table["episode"], kind="stable")
+    return {name: column[order] for name, column in table.items()}
+
+
+EPISODES = {"pendulum": 20_000, "chain": 40_000}  # of a truth, where episodes never end; 100,000 elsewhere
+_LEFT = 1e-4  # of the discount where play ends
+
+
+@cache
+def true_values(world: str, policy: str, discounts: Sequence[float]) -> dict[float, tuple[float, float]]:
+    """The policy's value without a time limit for each discount, and its standard error, by playing many episodes.
+
+    Values are kept in the user's cache folder, under the code that they depend on.
+    """
+    episodes = EPISODES.get(world, 100_000)
+    asked = json.dumps([world, policy, list(discounts), episodes])
+    code = Path(__file__).read_bytes()
+    kept = _folder() / f"{hashlib.sha256(code + asked.encode()).hexdigest()[:24]}.json"
+    try:
+        found = json.loads(kept.read_text())
+    except (OSError, ValueError):
+        found = _values(WORLDS[world], POLICIES[world][policy], discounts, episodes)
+        from dualembed.files import write_atomically
+
+        write_atomically(kept, json.dumps(found))
+    return {discount: (value, error) for discount, (value, error) in zip(discounts, found, strict=True)}
+
+
+def _folder() -> Path:
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("dualembed")) / "truths"
+
+
+def _values(world: World, policy: Policy, discounts: Sequence[float], episodes: int) -> list[tuple[float, float]]:
+    """(mean, its standard error) of discounted returns, for each discount."""
+    rng = np.random.default_rng((2**20, 1))  # no log's
+    rates = np.asarray(discounts)
+    returns, worth = np.zeros((len(rates), episodes)), np.ones(len(rates))
+    states, playing = world.reset(rng, episodes), np.arange(episodes)
+    while len(playing) and worth.max() > _LEFT:
+        states, rewards, over = world.step(rng, states, policy.draw(rng, world.observe(states)))
+        returns[:, playing] += worth[:, None] * rewards
+        states, playing, worth = states[~over], playing[~over], worth * rates
+    errors = returns.std(axis=1, ddof=1) / np.sqrt(episodes)
+    return [(float(value), float(error)) for value, error in zip(returns.mean(axis=1), errors, strict=True)]

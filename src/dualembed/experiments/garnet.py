@@ -8,18 +8,21 @@ value is sought in the span of m random features of a state, independent standar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, final
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, problems, sources, spaces
+from dualembed.experiments.bench_worlds import Log
 
 DISCOUNT = 0.95
 RESTART = 0.01  # a chain of few branches may fall into closed classes; restarting it makes one stationary law of them
+BRANCHING = 3  # of those with episodes
+STEPS = 10  # of an episode, which a time limit cuts
 
 
 @dataclass(frozen=True)
@@ -200,3 +203,81 @@ def drawn(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
     levels = np.cumsum(probabilities, axis=1)
     # A uniform number below the last level, which rounding may have left short of 1, falls on a piece that has length.
     return np.sum(rng.uniform(size=(len(levels), 1)) * levels[:, -1:] >= levels, axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class EpisodicGarnet:
+    """A Garnet, where its episodes start (S,), and how many steps of them a log has."""
+
+    world: Garnet
+    starts: np.ndarray
+    steps: int = STEPS
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """How much of a log is each state with each action, (S, A)."""
+        chain, law, total = self.world.chain(self.world.behaviour), self.starts, np.zeros(self.world.states)
+        for _ in range(self.steps):
+            total, law = total + law / self.steps, law @ chain
+        return np.asarray(total[:, None] * self.world.behaviour)
+
+    @cached_property
+    def visits(self) -> np.ndarray:
+        """(1 - γ) Σ_t γᵗ P(s_t = s, a_t = a) of the target policy, (S, A)."""
+        moves = np.eye(self.world.states) - self.world.discount * self.world.chain(self.world.target)
+        states = (1 - self.world.discount) * np.linalg.solve(moves.T, self.starts)
+        return np.asarray(states[:, None] * self.world.target)
+
+    @cached_property
+    def action_values(self) -> np.ndarray:
+        """Q(s, a) of the target policy, (S, A)."""
+        return np.asarray(self.world.reward[:, None] + self.world.discount * self.world.transitions @ self.world.value)
+
+    @property
+    def value(self) -> float:
+        """What the target policy is worth over the starts of episodes."""
+        return float(self.starts @ self.world.value)
+
+    def msbe(self, values: np.ndarray) -> float:
+        """The mean over the log's states of (V - r - γ P_π V)², exactly, of V (S,)."""
+        world = self.world
+        residual = values - world.reward - world.discount * world.chain(world.target) @ values
+        return float(self.share.sum(axis=1) @ residual**2)
+
+    def log(self, rows: int, seed: int) -> Log:
+        """So many transitions of the acting policy; a state is its number."""
+        rng = np.random.default_rng((seed, 8))
+        episodes = -(-rows // self.steps)
+        state = drawn(rng, np.tile(self.starts, (episodes, 1)))
+        parts = []
+        for _ in range(self.steps):
+            action = drawn(rng, self.world.behaviour[state])
+            following = drawn(rng, self.world.transitions[state, action])
+            parts.append((state, action, following))
+            state = following
+        states, actions, following = (np.stack(each, axis=1).ravel()[:rows] for each in zip(*parts, strict=True))
+        labels, steps = np.divmod(np.arange(rows), self.steps)
+        over = np.zeros(rows, dtype=bool)
+        whole = np.arange(rows // self.steps)
+        return Log(seed, states, actions, self.world.reward[states], following, over, labels, steps, whole)
+
+
+def episodic_garnet(seed: int, *, states: int, actions: int, discount: float, target: str) -> EpisodicGarnet:
+    """A Garnet whose log is of a policy half uniform, half random, and which asks about one at some distance.
+
+    The target "near" goes a third of the way to a random policy, "far" is that policy, and "sharp" takes in each state
+    the action that it likes best nine times in ten. Episodes start anywhere, some places being likelier.
+    """
+    world = garnet(seed, states=states, actions=actions, branching=BRANCHING, features=1, random_behaviour=True)
+    behaviour = (world.behaviour + 1 / actions) / 2
+    best = np.eye(actions)[np.argmax(world.target, axis=1)]
+    policy = {
+        "logged": behaviour,
+        "near": (2 * behaviour + world.target) / 3,
+        "far": world.target,
+        "sharp": 0.9 * best + 0.1 / actions,
+    }[target]
+    starts = cuts(np.random.default_rng((seed, 7)), states, ()) ** 2
+    starts /= starts.sum()
+    return EpisodicGarnet(replace(world, behaviour=behaviour, target=policy, discount=discount), starts)
