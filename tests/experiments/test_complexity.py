@@ -11,14 +11,14 @@ import pytest
 
 from dualembed.experiments import complexity
 from dualembed.experiments.bellman import smoothed
-from dualembed.experiments.complexity import EXPERIMENT, NODES, NORM, SIZED, Ball, BatchSAA, ClosedForm, Trial
+from dualembed.experiments.complexity import EXPERIMENT, NODES, NORM, SIZED, Ball, Trial
 from dualembed.experiments.report import document, write
 from dualembed.experiments.run import Ledger, run
 from dualembed.experiments.sweep import sweep
 from dualembed.progress import track
 from dualembed.spaces.rkhs import KernelFunction
 
-TUNED = [each for each in SIZED if len(each.candidates(complexity.SIZES[-1])) > 1]
+TUNED = [name for name, each in SIZED.items() if len(each.candidates(complexity.SIZES[-1])) > 1]
 
 
 def test_the_excess_is_that_of_exact_local_averages_on_a_fine_grid() -> None:
@@ -58,9 +58,9 @@ def test_so_many_draws_are_shared_out_among_the_inputs() -> None:
 
 def test_one_draw_an_input_leaves_the_sample_average_biased_where_the_dual_is_not() -> None:
     trial, many = Trial(0), 12_800
-    (biased,) = BatchSAA().errors([{"m": 1, "penalty": 1e-4}], trial, many)
-    (averaged,) = BatchSAA().errors([{"m": 32, "penalty": 1e-4}], trial, many)
-    (dual,) = ClosedForm().errors([{"primal penalty": 1e-4, "dual penalty": 1e-4}], trial, many)
+    (biased,) = complexity.batch_saa([{"m": 1, "penalty": 1e-4}], trial, many)
+    (averaged,) = complexity.batch_saa([{"m": 32, "penalty": 1e-4}], trial, many)
+    (dual,) = complexity.closed_form([{"primal penalty": 1e-4, "dual penalty": 1e-4}], trial, many)
     assert dual < averaged < biased / 10
 
 
@@ -74,24 +74,24 @@ def test_a_ball_without_the_truth_keeps_away_from_it_and_a_huge_one_with_its_ste
     assert complexity.RELATIVE_RADII[best] >= 1
 
 
-@pytest.mark.parametrize("method", TUNED, ids=lambda each: each.name)
-def test_recorded_settings_are_candidates_at_every_size(method) -> None:
-    recorded = EXPERIMENT.chosen()[method.name]
+@pytest.mark.parametrize("name", TUNED)
+def test_recorded_settings_are_candidates_at_every_size(name: str) -> None:
+    recorded = EXPERIMENT.chosen()[name]
     assert list(recorded) == [str(size) for size in complexity.SIZES]
     for size in complexity.SIZES:
-        assert recorded[str(size)] in method.candidates(size)
+        assert recorded[str(size)] in SIZED[name].candidates(size)
 
 
 def test_the_best_number_of_draws_an_input_grows_and_is_inside_its_grid() -> None:
     chosen = [EXPERIMENT.chosen()["batch-saa"][str(size)]["m"] for size in complexity.SIZES]
     assert chosen == sorted(chosen)
     for size, draws in zip(complexity.SIZES, chosen, strict=True):
-        tried = [each["m"] for each in BatchSAA().candidates(size)]
+        tried = [each["m"] for each in SIZED["batch-saa"].candidates(size)]
         assert min(tried) < draws < max(tried)
 
 
 def test_a_sweep_makes_a_choice_for_each_size_where_there_is_something_to_choose() -> None:
-    for method in TUNED:
+    for method in (SIZED[name] for name in TUNED):
         choices = method.choices(3_200)
         assert [(choice.name, choice.samples) for choice in choices] == [("200", 200), ("800", 800), ("3200", 3_200)]
         assert all(choice.candidates == method.candidates(choice.samples) for choice in choices)

@@ -21,7 +21,7 @@ from dualembed.experiments.experiment import (
     Settings,
     Setup,
     Stochastic,
-    marks_of,
+    log_spaced,
     schedule,
 )
 from dualembed.experiments.report import Report, document, write
@@ -117,7 +117,7 @@ def test_a_diverged_run_keeps_its_curve_up_to_there() -> None:
     assert math.isfinite(curve.values[0])
     assert math.isinf(curve.values[-1])
     assert curve.values == sorted(curve.values, key=math.isinf)
-    assert curve.samples == [20 * mark for mark in marks_of(200)]
+    assert curve.samples == [20 * mark for mark in log_spaced(200)]
 
 
 def test_kernel_mdp_in_a_sweep_is_kernel_mdp_in_a_run() -> None:
@@ -145,7 +145,7 @@ def test_axes_are_all_combinations_without_offsets_of_constant_steps() -> None:
 
 def test_looks_at_the_metric_end_with_the_last_step() -> None:
     for steps in (1, 3, 20, 2000):
-        marks = marks_of(steps)
+        marks = log_spaced(steps)
         assert marks[-1] == steps
         assert marks[0] >= 1
         assert marks == sorted(set(marks))

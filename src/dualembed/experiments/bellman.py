@@ -11,7 +11,6 @@ batch-th as large. The penalties are the same for every stochastic method.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -26,22 +25,19 @@ from dualembed.baselines.mdp_embedding import EmbeddedRun, advance
 from dualembed.experiments.experiment import (
     Axes,
     Contender,
-    Curve,
     Settings,
     Setup,
     Stepping,
     Stochastic,
     closed_form,
-    curve_of,
-    marks_of,
     preconditioned,
     schedule,
     self_tuned,
-    stacked,
+    stack_steps,
 )
 from dualembed.problems.base import Problem
 from dualembed.saddle import Saddle
-from dualembed.solvers.base import DivergenceWarning
+from dualembed.solvers.base import Result
 from dualembed.spaces.base import Function, Regulariser
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.fourier import WaveMap
@@ -159,7 +155,7 @@ class Process:
 
     def _msbe(self, function: Value, tested: Tested) -> float:
         expected, excess = self._expected(function, tested)
-        residual = _at(function, tested.states) - tested.rewards - self.discount * expected
+        residual = at_points(function, tested.states) - tested.rewards - self.discount * expected
         return float(np.mean(residual**2 - self.discount**2 * excess))
 
     def plug_in_msbe(self, function: Value) -> float:
@@ -174,7 +170,7 @@ class Process:
         """(E[V(s') | s], by how much the square of that exceeds the true one on average), both (n,)."""
         average = smoothed(function, self.deviation)
         if average is not None:
-            return _at(average, tested.next_means), np.zeros(len(tested.rewards))
+            return at_points(average, tested.next_means), np.zeros(len(tested.rewards))
         if self.quadrature is not None:
             return self.quadrature(function, tested.next_means), np.zeros(len(tested.rewards))
         return self._sampled(function, tested)
@@ -184,7 +180,7 @@ class Process:
         means = tested.next_means
         noise = np.random.default_rng(TEST_SEED).standard_normal((NEXT_STATES, *means.shape))
         following = (means + self.deviation * noise).reshape(-1, means.shape[1])
-        values = _at(function, following).reshape(NEXT_STATES, -1)
+        values = at_points(function, following).reshape(NEXT_STATES, -1)
         return values.mean(axis=0), values.var(axis=0, ddof=1) / NEXT_STATES
 
 
@@ -217,7 +213,8 @@ def _widened(kernel: Any, deviation: float, dimension: int) -> tuple[kernels.Gau
     return kernels.Gaussian(wider), float(np.prod(widths / wider))
 
 
-def _at(function: Value, points: np.ndarray) -> np.ndarray:
+def at_points(function: Value, points: np.ndarray) -> np.ndarray:
+    """The values (n,) in float64."""
     return np.asarray(function(points), dtype=np.float64)
 
 
@@ -303,38 +300,31 @@ class KernelMDP(Stepping):
 
     evaluation: Evaluation
     axes: Axes
+    batch: int = BATCH
 
-    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+    def setup(self, settings: Settings, seed: int, samples: int) -> Setup:
+        """The same trial whatever the settings."""
+        return self.evaluation.setup(seed, samples)
+
+    def solve(self, settings: Settings, problem: Problem, seed: int, *, samples: int, probe: solvers.Probe) -> Result:
         """A pass over the transitions, after embedding some of them."""
-        setup = self.evaluation.setup(seed, samples)
-        marks, iterate = marks_of(samples // BATCH), settings["iterate"]
-        probe = solvers.Probe(lambda primal, _: setup.error(primal), at=marks, iterates=iterate)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
-            result = self._rival(settings, samples).fit(seed, setup.problem, probe)  # type: ignore[arg-type]
-        return curve_of(result, iterate, samples // BATCH, batch=BATCH, extras=setup.extras)
+        return self._rival(settings, samples).fit(seed, problem, probe)  # type: ignore[arg-type]
 
-    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+    def solve_together(
+        self, group: list[Settings], seed: int, samples: int, *, rough: bool
+    ) -> Iterator[tuple[float, float]]:
         """(averaged, last) metrics of settings that differ in their steps only, which share an embedding."""
         setup = self.evaluation.setup(seed, samples)
         error = setup.judge(rough)
         ready = self._rival(group[0], samples).prepared(seed, setup.problem)  # type: ignore[arg-type]
 
         @jax.vmap
-        def finished(steps: dict[str, jax.Array]) -> EmbeddedRun:
-            rates = schedule(steps)
-            return advance(
-                ready.course,
-                rates,
-                Regulariser(self.evaluation.penalty),
-                ready.begin(),
-                ready.order,
-                0,
-                len(ready.order),
-            )
+        def finish(steps: dict[str, jax.Array]) -> EmbeddedRun:
+            penalty, order = Regulariser(self.evaluation.penalty), ready.order
+            return advance(ready.course, schedule(steps), penalty, ready.begin(), order, 0, len(order))
 
         with jax.enable_x64(True):
-            runs = finished(stacked(group))
+            runs = finish(stack_steps(group))
         for number, alive in enumerate(runs.alive):
             functions = (ready.course.function(weights[number]) for weights in (runs.average, runs.current))
             averaged, last = (error(to_numpy(each)) if alive else math.inf for each in functions)
@@ -344,8 +334,8 @@ class KernelMDP(Stepping):
         return baselines.MDPKernelEmbedding(
             self.evaluation.kernel(settings["primal bandwidth"]),
             self.evaluation.kernel(settings["dual bandwidth"]),
-            steps=samples // BATCH,
-            batch=BATCH,
+            steps=self.steps(samples),
+            batch=self.batch,
             step=schedule(settings),
             cap=min(EMBEDDED, samples // 10),
             primal_penalty=self.evaluation.penalty,

@@ -14,11 +14,10 @@ The dual is a function of x alone, which for the square loss changes L by a cons
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +25,20 @@ import numpy as np
 
 from dualembed import baselines, kernels, problems, schedules, solvers, sources, spaces
 from dualembed.experiments.bellman import smoothed
-from dualembed.experiments.experiment import Axes, Candidates, Contender, Curve, Experiment, Round, Settings
+from dualembed.experiments.experiment import (
+    Axes,
+    Candidates,
+    Contender,
+    Curve,
+    Experiment,
+    Round,
+    Settings,
+    fit_closed_form,
+    fit_self_tuned,
+)
 from dualembed.experiments.report import FONT, Report
 from dualembed.problems.base import finite_data
 from dualembed.saddle import Saddle
-from dualembed.selection import auto
 from dualembed.spaces.nystrom import whitened
 
 if TYPE_CHECKING:
@@ -158,19 +166,14 @@ def descents(trial: Trial, samples: int, columns: dict[str, Any]) -> np.ndarray:
     return np.where(finite, trial.excesses(values), np.inf)
 
 
+@dataclass(frozen=True)
 class Sized(Contender):
     """A method with settings of its own for every number of draws, each by the number's name."""
 
-    name: ClassVar[str]
-    largest: ClassVar[int] = SIZES[-1]
-
-    @abstractmethod
-    def candidates(self, samples: int) -> list[Settings]:
-        """What is tried for that many draws."""
-
-    @abstractmethod
-    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """The excess for each setting."""
+    errors: Callable[[Sequence[Settings], Trial, int], list[float]]  # the excess for each setting
+    candidates: Callable[[int], list[Settings]] = lambda _: [{}]  # what is tried for that many draws
+    largest: int = SIZES[-1]
+    at_once: bool = False  # whether settings are cheaper to compute together
 
     def sizes(self, samples: int) -> list[int]:
         """The numbers of draws up to so many at which it is run."""
@@ -188,102 +191,76 @@ class Sized(Contender):
         sized = [Candidates(self.candidates(size), size, str(size)) for size in self.sizes(samples)]
         return [choice for choice in sized if len(choice.candidates) > 1]
 
+    def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
+        """All together, or each by itself."""
+        return [candidates] if self.at_once else super().batches(candidates)
+
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The excess at that size alone, for each setting."""
         return self.errors(candidates, Trial(seed), samples)
 
 
-class EmbeddingSGD(Sized):
-    """One-sample Embedding-SGD with constant steps over the horizon."""
-
-    name = "embedding-sgd"
-
-    def candidates(self, samples: int) -> list[Settings]:
-        """Both players' γ."""
-        rates = (5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
-        return [{"primal γ": rate, "dual γ": ratio * rate} for rate in rates for ratio in (0.3, 1.0)]
-
-    def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
-        """All together: they visit the same draws."""
-        return [candidates]
-
-    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """All at once."""
-        columns = {name: [each[name] for each in candidates] for name in ("primal γ", "dual γ")}
-        return descents(trial, samples, columns).tolist()
+def embedding_sgd(candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+    """One-sample Embedding-SGD with constant steps over the horizon, all settings at once."""
+    columns = {name: [each[name] for each in candidates] for name in ("primal γ", "dual γ")}
+    return descents(trial, samples, columns).tolist()
 
 
-class BatchSAA(Sized):
+def sgd_candidates(samples: int) -> list[Settings]:
+    """Both players' γ."""
+    rates = (5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)
+    return [{"primal γ": rate, "dual γ": ratio * rate} for rate in rates for ratio in (0.3, 1.0)]
+
+
+def batch_saa(candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
     """The sample average with m draws for each input, solved exactly."""
-
-    name = "batch-saa"
-
-    def candidates(self, samples: int) -> list[Settings]:
-        """m, as long as there are eight inputs, and the penalty."""
-        draws = [2**power for power in range(10) if 8 * 2**power <= samples]
-        return list(Axes({"m": draws, "penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}))
-
-    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """One after the other."""
-        primal, dual = both_spaces(np.float64)
-        saddles = (
-            Saddle(trial.problem(samples, each["m"]), primal, dual, primal_penalty=each["penalty"])
-            for each in candidates
-        )
-        return [trial.excess(solvers.solve(trial.seed, saddle, baselines.BatchSAA()).primal) for saddle in saddles]
+    primal, dual = both_spaces(np.float64)
+    saddles = (
+        Saddle(trial.problem(samples, each["m"]), primal, dual, primal_penalty=each["penalty"]) for each in candidates
+    )
+    return [trial.excess(solvers.solve(trial.seed, saddle, baselines.BatchSAA()).primal) for saddle in saddles]
 
 
-class TwoStep(Sized):
+def saa_candidates(samples: int) -> list[Settings]:
+    """m, as long as there are eight inputs, and the penalty."""
+    draws = [2**power for power in range(10) if 8 * 2**power <= samples]
+    return list(Axes({"m": draws, "penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}))
+
+
+def two_step(candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
     """The conditional embedding, then regression on it."""
-
-    name = "two-step"
-
-    def candidates(self, samples: int) -> list[Settings]:
-        """The penalties of the two steps."""
-        return list(Axes({"embedding penalty": (1e-6, 1e-4, 1e-2), "penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}))
-
-    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """One after the other."""
-        table = finite_data(trial.problem(samples)).columns
-        data = {"context": table["x"], "target": table["y"], "draws": table["z"]}
-        rivals = (
-            baselines.ConditionalEmbeddingTwoStep(
-                KERNEL, KERNEL, penalty=each["penalty"], embedding_penalty=each["embedding penalty"], size=60
-            )
-            for each in candidates
+    table = finite_data(trial.problem(samples)).columns
+    data = {"context": table["x"], "target": table["y"], "draws": table["z"]}
+    rivals = (
+        baselines.ConditionalEmbeddingTwoStep(
+            KERNEL, KERNEL, penalty=each["penalty"], embedding_penalty=each["embedding penalty"], size=60
         )
-        return [trial.excess(rival.fit(**data).primal) for rival in rivals]
+        for each in candidates
+    )
+    return [trial.excess(rival.fit(**data).primal) for rival in rivals]
 
 
-class ClosedForm(Sized):
+def two_step_candidates(samples: int) -> list[Settings]:
+    """The penalties of the two steps."""
+    return list(Axes({"embedding penalty": (1e-6, 1e-4, 1e-2), "penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)}))
+
+
+def closed_form(candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
     """The saddle point of all the draws."""
-
-    name = "closed-form"
-
-    def candidates(self, samples: int) -> list[Settings]:
-        """Both players' penalties."""
-        return list(Axes({"primal penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), "dual penalty": (1e-6, 1e-4, 1e-2)}))
-
-    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """One after the other."""
-        problem, (primal, dual) = trial.problem(samples), both_spaces(np.float64)
-        penalties = ({name.replace(" ", "_"): value for name, value in each.items()} for each in candidates)
-        saddles = (Saddle(problem, primal, dual, **each) for each in penalties)
-        return [trial.excess(solvers.solve(trial.seed, saddle, solvers.ClosedForm(1)).primal) for saddle in saddles]
+    problem, (primal, dual) = trial.problem(samples), both_spaces(np.float64)
+    penalties = ({name.replace(" ", "_"): value for name, value in each.items()} for each in candidates)
+    saddles = (Saddle(problem, primal, dual, **each) for each in penalties)
+    return [trial.excess(fit_closed_form(saddle, trial.seed)) for saddle in saddles]
 
 
-class SelfTuned(Sized):
-    """Everything chosen from the draws alone."""
+def closed_form_candidates(samples: int) -> list[Settings]:
+    """Both players' penalties."""
+    return list(Axes({"primal penalty": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2), "dual penalty": (1e-6, 1e-4, 1e-2)}))
 
-    name, largest = "self-tuned", SELF_TUNED_ROWS
 
-    def candidates(self, samples: int) -> list[Settings]:
-        """Nothing to choose."""
-        return [{}]
-
-    def errors(self, candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
-        """The same whatever the setting."""
-        return [trial.excess(auto(trial.seed, trial.problem(samples)).primal)] * len(candidates)
+def self_tuned(candidates: Sequence[Settings], trial: Trial, samples: int) -> list[float]:
+    """Everything chosen from the draws alone: there is one candidate, and nothing in it."""
+    return [trial.excess(fit_self_tuned(trial.problem(samples), trial.seed)) for _ in candidates]
 
 
 class Ball(Contender):
@@ -367,13 +344,19 @@ def _against_radius(axes: matplotlib.axes.Axes, own: list[Curve]) -> None:
     axes.set_title("(b) error and the size of the balls", fontsize=FONT + 1)
 
 
-SIZED: tuple[Sized, ...] = (EmbeddingSGD(), BatchSAA(), TwoStep(), ClosedForm(), SelfTuned())
+SIZED = {
+    "embedding-sgd": Sized(embedding_sgd, sgd_candidates, at_once=True),
+    "batch-saa": Sized(batch_saa, saa_candidates),
+    "two-step": Sized(two_step, two_step_candidates),
+    "closed-form": Sized(closed_form, closed_form_candidates),
+    "self-tuned": Sized(self_tuned, largest=SELF_TUNED_ROWS),
+}
 EXPERIMENT = Experiment(
     "complexity",
     "Sample complexity",
     "excess objective, ½ E(E[f(z) | x] - E[f*(z) | x])²",
     SETTINGS,
-    {each.name: each for each in SIZED} | {"ball": Ball()},
+    {**SIZED, "ball": Ball()},
     samples=SIZES[-1],
     quick_samples=SIZES[1],
     draw=panels,

@@ -135,7 +135,7 @@ class Setup:
 
     problem: Problem
     error: Callable[[Function], float]
-    extras: Callable[[Function], dict[str, float]] = lambda _: {}
+    extras: Callable[[Function], dict[str, Any]] = lambda _: {}
     rough: Callable[[Function], float] | None = None
 
     def judge(self, rough: bool) -> Callable[[Function], float]:
@@ -172,10 +172,40 @@ class Stepping(Contender):
     """
 
     axes: Axes
+    batch: int
 
     @abstractmethod
-    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+    def setup(self, settings: Settings, seed: int, samples: int) -> Setup:
+        """The trial; the settings matter where the inputs depend on them."""
+
+    @abstractmethod
+    def solve(self, settings: Settings, problem: Problem, seed: int, *, samples: int, probe: solvers.Probe) -> Result:
+        """One run over so many samples, looked at along the way."""
+
+    @abstractmethod
+    def solve_together(
+        self, group: list[Settings], seed: int, samples: int, *, rough: bool
+    ) -> Iterator[tuple[float, float]]:
         """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
+
+    def steps(self, samples: int) -> int:
+        """The number of steps that use so many samples up."""
+        return max(1, samples // self.batch)
+
+    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
+        """A run over so many samples, looked at along the way; infinite from where it diverged."""
+        setup, marks = self.setup(settings, seed, samples), log_spaced(self.steps(samples))
+        averaged = settings["iterate"] == "averaged"
+        probe = solvers.Probe(lambda primal, _: setup.error(primal), at=marks, iterates=settings["iterate"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
+            result = self.solve(settings, setup.problem, seed, samples=samples, probe=probe)
+        seen = result.trace.averaged if averaged else result.trace.last  # type: ignore[union-attr]
+        reached = len(marks) if result.finite else sum(mark < result.steps for mark in marks)
+        values = [*seen[:reached], *[math.inf] * (len(marks) - reached)]
+        extras = setup.extras(result.primal if averaged else result.last.primal)
+        extras = extras if result.finite else dict.fromkeys(extras, math.inf)
+        return Curve([mark * self.batch for mark in marks], values, extras)
 
     def grid(self) -> list[Settings]:
         """The axes' combinations, both iterates of each."""
@@ -187,18 +217,18 @@ class Stepping(Contender):
         for settings in candidates:
             others = {name: value for name, value in settings.items() if name not in (*STEPS, "iterate")}
             alike.setdefault(json.dumps(others), {}).setdefault(_run_of(settings), []).append(settings)
-        found = []
+        batches = []
         for runs in (list(each.values()) for each in alike.values()):
             for start in range(0, len(runs), TOGETHER):
-                found.append(list(itertools.chain.from_iterable(runs[start : start + TOGETHER])))
-        return found
+                batches.append(list(itertools.chain.from_iterable(runs[start : start + TOGETHER])))
+        return batches
 
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The metric at the end of every run; settings with the same saddle go together."""
         errors: dict[tuple[str, str], float] = {}
-        for some in self.batches(candidates):
-            runs = {_run_of(settings): settings for settings in some}
-            pairs = self.together(list(runs.values()), seed, samples, rough=rough)
+        for batch in self.batches(candidates):
+            runs = {_run_of(settings): settings for settings in batch}
+            pairs = self.solve_together(list(runs.values()), seed, samples, rough=rough)
             for run, pair in zip(runs, pairs, strict=True):
                 errors |= zip(((run, iterate) for iterate in ITERATES), pair, strict=True)
         return [errors[_run_of(settings), settings["iterate"]] for settings in candidates]
@@ -212,43 +242,40 @@ class Stochastic(Stepping):
     """
 
     solver: Callable[..., StochasticSolver]
-    setups: Callable[[Settings], Setups]  # the settings matter where the inputs depend on them
+    setups: Callable[[Settings], Setups]
     saddle: Callable[[Settings, Problem], Saddle]
     batch: int
     axes: Axes
     samples_a_row: int = 1
 
-    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
-        """A run over so many samples, looked at along the way; infinite from where it diverged."""
-        setup, steps = self.setups(settings)(seed, samples), self._steps(samples)
-        probe = solvers.Probe(lambda primal, _: setup.error(primal), at=marks_of(steps), iterates=settings["iterate"])
-        saddle = self.saddle(settings, setup.problem)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DivergenceWarning)  # the curve says so
-            result = solvers.solve(seed, saddle, self._stepping(settings, steps), probe)
-        return curve_of(result, settings["iterate"], steps, batch=self.batch, extras=setup.extras)
+    def setup(self, settings: Settings, seed: int, samples: int) -> Setup:
+        """The trial of the settings."""
+        return self.setups(settings)(seed, samples)
 
-    def together(self, group: list[Settings], seed: int, samples: int, *, rough: bool) -> Iterator[tuple[float, float]]:
+    def solve(self, settings: Settings, problem: Problem, seed: int, *, samples: int, probe: solvers.Probe) -> Result:
+        """One run over so many samples, looked at along the way."""
+        return solvers.solve(seed, self.saddle(settings, problem), self._solver(settings, samples), probe)
+
+    def solve_together(
+        self, group: list[Settings], seed: int, samples: int, *, rough: bool
+    ) -> Iterator[tuple[float, float]]:
         """(averaged, last) metrics of settings that differ in their steps only; infinite where a run diverged."""
-        setup = self.setups(group[0])(seed, samples)
-        error, saddle, steps = setup.judge(rough), self.saddle(group[0], setup.problem), self._steps(samples)
+        setup = self.setup(group[0], seed, samples)
+        error, saddle = setup.judge(rough), self.saddle(group[0], setup.problem)
 
         @jax.vmap
-        def solved(moving: dict[str, jax.Array]) -> Result:
-            return solvers.solve(seed, saddle, self._stepping({**group[0], **moving}, steps))
+        def solve(steps: dict[str, jax.Array]) -> Result:
+            return solvers.solve(seed, saddle, self._solver({**group[0], **steps}, samples))
 
-        results = solved(stacked(group))
+        results = solve(stack_steps(group))
         for number in range(len(group)):
             one = jax.tree.map(lambda leaf, number=number: leaf[number], results)
             averaged, last = (error(each) if one.finite else math.inf for each in (one.primal, one.last.primal))
             yield averaged, last
 
-    def _steps(self, samples: int) -> int:
-        return max(1, samples // self.batch)
-
-    def _stepping(self, settings: Settings, steps: int) -> StochasticSolver:
+    def _solver(self, settings: Settings, samples: int) -> StochasticSolver:
         dual = schedule(settings, "dual") if "dual rate" in settings else None
-        return self.solver(steps, self.batch // self.samples_a_row, schedule(settings), dual)
+        return self.solver(self.steps(samples), self.batch // self.samples_a_row, schedule(settings), dual)
 
 
 @dataclass(frozen=True)
@@ -259,6 +286,7 @@ class Batch(Contender):
     setups: Setups
     shares: tuple[float, ...] = (1 / 16, 1 / 4, 1)  # of the samples
     axes: Axes = field(default_factory=lambda: Axes({}))
+    most: int | None = None  # samples that it is given, for its cost
 
     def grid(self) -> list[Settings]:
         """The axes' combinations."""
@@ -266,21 +294,22 @@ class Batch(Contender):
 
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
         """The metric of a fit to each size."""
-        sizes = [round(share * samples) for share in self.shares]
-        values, extras = [], {}
+        sizes = [round(share * self._affordable(samples)) for share in self.shares]
+        values = []
         for size in sizes:
             setup = self.setups(seed, size)
             function = self.fit(settings, setup.problem, seed)
             values.append(setup.error(function))
-            if size == sizes[-1]:
-                extras = setup.extras(function)
-        return Curve(sizes, values, extras)
+        return Curve(sizes, values, setup.extras(function))
 
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The metric of a fit to all samples, for each setting."""
-        setup = self.setups(seed, samples)
+        setup = self.setups(seed, self._affordable(samples))
         error = setup.judge(rough)
         return [error(self.fit(settings, setup.problem, seed)) for settings in candidates]
+
+    def _affordable(self, samples: int) -> int:
+        return samples if self.most is None else min(samples, self.most)
 
 
 def schedule(settings: Settings, player: str = "primal") -> schedules.Schedule:
@@ -293,39 +322,43 @@ def preconditioned(steps: int, batch: int, primal: Any, dual: Any) -> solvers.Em
     return solvers.EmbeddingSGD(steps, batch, primal, dual, solvers.Preconditioner())
 
 
-def self_tuned(setups: Setups) -> Batch:
+def self_tuned(setups: Setups, *, most: int | None = None) -> Batch:
     """Everything chosen from the data alone, by `auto`; all of the data only, since it is slow."""
-    return Batch(lambda _, problem, seed: auto(seed, problem).primal, setups, shares=(1,))
+    return Batch(lambda _, problem, seed: fit_self_tuned(problem, seed), setups, shares=(1,), most=most)
 
 
-def closed_form(saddle: Callable[[Settings, Problem], Saddle], setups: Setups, axes: Axes) -> Batch:
+def closed_form(
+    saddle: Callable[[Settings, Problem], Saddle],
+    setups: Setups,
+    axes: Axes,
+    *,
+    shares: tuple[float, ...] = Batch.shares,
+    most: int | None = None,
+) -> Batch:
     """`solvers.ClosedForm` with one fold."""
 
     def fit(settings: Settings, problem: Problem, seed: int) -> Function:
-        return solvers.solve(seed, saddle(settings, problem), solvers.ClosedForm(1)).primal
+        return fit_closed_form(saddle(settings, problem), seed)
 
-    return Batch(fit, setups, axes=axes)
+    return Batch(fit, setups, shares=shares, axes=axes, most=most)
 
 
-def marks_of(steps: int) -> list[int]:
+def fit_self_tuned(problem: Problem, seed: int) -> Function:
+    """What `auto` makes of the problem."""
+    return auto(seed, problem).primal
+
+
+def fit_closed_form(saddle: Saddle, seed: int) -> Function:
+    """The saddle point, by `solvers.ClosedForm` with one fold."""
+    return solvers.solve(seed, saddle, solvers.ClosedForm(1)).primal
+
+
+def log_spaced(steps: int) -> list[int]:
     """The steps at which a run's metric is looked at: equally spaced in their logarithm, the last one among them."""
     return sorted({max(1, round(each)) for each in np.geomspace(steps / 200, steps, LOOKS)})
 
 
-def curve_of(
-    result: Result, iterate: str, steps: int, *, batch: int, extras: Callable[[Function], dict[str, float]]
-) -> Curve:
-    """The curve of a probed run; infinite from where it diverged."""
-    averaged, marks = iterate == "averaged", marks_of(steps)
-    seen = result.trace.averaged if averaged else result.trace.last  # type: ignore[union-attr]
-    reached = len(marks) if result.finite else sum(mark < result.steps for mark in marks)
-    values = [*seen[:reached], *[math.inf] * (len(marks) - reached)]
-    figures = extras(result.primal if averaged else result.last.primal)
-    figures = figures if result.finite else dict.fromkeys(figures, math.inf)
-    return Curve([mark * batch for mark in marks], values, figures)
-
-
-def stacked(group: list[Settings]) -> dict[str, jax.Array]:
+def stack_steps(group: list[Settings]) -> dict[str, jax.Array]:
     """The steps of settings that differ in nothing else, one array for each name."""
     return {name: jnp.asarray([each[name] for each in group], dtype=float) for name in STEPS if name in group[0]}
 

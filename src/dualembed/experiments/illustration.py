@@ -11,13 +11,22 @@ import numpy as np
 
 from dualembed import kernels, problems, schedules, solvers, sources, spaces
 from dualembed.checks import InputError
-from dualembed.experiments.experiment import Contender, Curve, Experiment, Settings
+from dualembed.experiments.experiment import (
+    Axes,
+    Contender,
+    Curve,
+    Experiment,
+    Settings,
+    Setup,
+    closed_form,
+    self_tuned,
+)
 from dualembed.experiments.report import Report
+from dualembed.problems.base import Problem
 from dualembed.saddle import DualFunction, Saddle
-from dualembed.selection import auto
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import matplotlib.axes
     from matplotlib.figure import Figure
 
 ITERATIONS = (0, 50, 150, 400, 1000, 2000)
@@ -44,7 +53,7 @@ class Truth(eqx.Module):
     phases: jax.Array
 
     @staticmethod
-    def drawn(key: jax.Array, count: int = 400) -> Truth:
+    def draw(key: jax.Array, count: int = 400) -> Truth:
         """A function with the Gaussian kernel's covariance, up to the number of waves."""
         amplitude_key, frequency_key, phase_key = jax.random.split(key, 3)
         waves = jax.random.normal(frequency_key, (count,)) / SETTINGS["length-scale of f*"]
@@ -55,7 +64,7 @@ class Truth(eqx.Module):
         """f*(x)."""
         return jnp.cos(x[..., None] * self.frequencies + self.phases) @ self.amplitudes
 
-    def smoothed(self, x: jax.Array) -> jax.Array:
+    def smooth(self, x: jax.Array) -> jax.Array:
         """E[f*(z) | x]: each wave loses the factor exp(-ω² variance / 2)."""
         kept = jnp.exp(-0.5 * SETTINGS["variance of z given x"] * self.frequencies**2)
         return jnp.cos(x[..., None] * self.frequencies + self.phases) @ (self.amplitudes * kept)
@@ -71,7 +80,7 @@ class NoisySampler(eqx.Module):
         place_key, noise_key = jax.random.split(key)
         x = jax.random.uniform(place_key, minval=-5.0, maxval=5.0)
         output, spread = jax.random.normal(noise_key, (2,))
-        y = self.truth.smoothed(x) + SETTINGS["noise of y"] * output
+        y = self.truth.smooth(x) + SETTINGS["noise of y"] * output
         return {"x": x, "y": y, "z": x + jnp.sqrt(SETTINGS["variance of z given x"]) * spread}
 
 
@@ -89,19 +98,20 @@ class World(eqx.Module):
     def of(seed: int) -> World:
         """That of the seed."""
         truth_key, noise_key, run_key = jax.random.split(jax.random.key(seed), 3)
-        truth = Truth.drawn(truth_key)
+        truth = Truth.draw(truth_key)
         noise = SETTINGS["noise of y"] * jax.random.normal(noise_key, GRID.shape)
-        return World(truth, np.asarray(truth.smoothed(jnp.asarray(GRID)) + noise), run_key)
+        return World(truth, np.asarray(truth.smooth(jnp.asarray(GRID)) + noise), run_key)
 
-    def rows(self, samples: int) -> problems.Invariance:
-        """The problem on a data set of that many samples."""
-        columns = sources.Simulator(NoisySampler(self.truth)).pilot(self.run_key, samples)
-        return problems.Invariance(sources.Dataset(**columns))
 
-    def curve(self, function: spaces.Function, samples: int) -> Curve:
-        """A function found from that many samples at once."""
-        values = np.asarray(function(GRID))
-        return Curve([samples], [relative_error(values, self.truth)], {"function": values.tolist()})
+def rows(seed: int, samples: int) -> Setup:
+    """A data set of that many samples; of a function there are its error, and its values for the picture."""
+    world = World.of(seed)
+    columns = sources.Simulator(NoisySampler(world.truth)).pilot(world.run_key, samples)
+    return Setup(
+        problems.Invariance(sources.Dataset(**columns)),
+        lambda function: relative_error(np.asarray(function(GRID)), world.truth),
+        lambda function: {"function": np.asarray(function(GRID)).tolist()},
+    )
 
 
 def relative_error(values: np.ndarray, truth: Truth) -> float:
@@ -146,36 +156,11 @@ class EmbeddingSGD(Contender):
         return Curve([each * BATCH for each in iterations], errors, extras)
 
 
-class ClosedForm(Contender):
-    """The closed form with landmarks, from some of the samples."""
-
-    def grid(self) -> list[Settings]:
-        """Penalties, at the bandwidths on record."""
-        bandwidths = {
-            name: value for name, value in EXPERIMENT.chosen()["closed-form"].items() if "penalty" not in name
-        }
-        return [
-            {**bandwidths, "primal penalty": primal, "dual penalty": dual}
-            for primal in (1e-6, 1e-5, 1e-4, 1e-3)
-            for dual in (1e-6, 1e-4)
-        ]
-
-    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
-        """The error of the one function."""
-        world, rows = World.of(seed), min(samples, ROWS)
-        primal, dual = (spaces.Nystrom(kernel, LANDMARKS) for kernel in _kernels(settings))
-        penalties = {f"{player}_penalty": settings[f"{player} penalty"] for player in ("primal", "dual")}
-        saddle = Saddle(world.rows(rows), primal, dual, **penalties)
-        return world.curve(solvers.solve(seed, saddle, solvers.ClosedForm(1)).primal, rows)
-
-
-class SelfTuned(Contender):
-    """Everything chosen from some of the samples alone."""
-
-    def run(self, settings: Settings, seed: int, samples: int) -> Curve:
-        """The error of the one function."""
-        world, rows = World.of(seed), min(samples, ROWS)
-        return world.curve(auto(seed, world.rows(rows)).primal, rows)
+def landmarks(settings: Settings, problem: Problem) -> Saddle:
+    """Landmarks for both players."""
+    primal, dual = (spaces.Nystrom(kernel, LANDMARKS) for kernel in _kernels(settings))
+    penalties = {f"{player}_penalty": settings[f"{player} penalty"] for player in ("primal", "dual")}
+    return Saddle(problem, primal, dual, **penalties)
 
 
 def _kernels(settings: Settings) -> tuple[kernels.Kernel, kernels.Kernel]:
@@ -210,7 +195,7 @@ def panels(report: Report, curves: dict[str, list[Curve]]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, seen: Curve, number: int) -> None:
+def _panel(axes: matplotlib.axes.Axes, seen: Curve, number: int) -> None:
     extras = seen.extras
     axes.axvspan(*SETTINGS["central region"], color="#f4f4f4", zorder=0)
     axes.plot(GRID, extras["observed"], color="#56B4E9", linewidth=0.6, alpha=0.8, label="noisy y at x")
@@ -222,12 +207,26 @@ def _panel(axes: Axes, seen: Curve, number: int) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+# Bandwidths are those on record, found by hand.
+PENALTIES = Axes(
+    {
+        "primal bandwidth": (0.7,),
+        "dual bandwidth for x": (0.5,),
+        "dual bandwidth for y": (10.0,),
+        "primal penalty": (1e-6, 1e-5, 1e-4, 1e-3),
+        "dual penalty": (1e-6, 1e-4),
+    }
+)
 EXPERIMENT = Experiment(
     "illustration",
     "Illustration",
     "relative L2 error of f on the central region",
     SETTINGS,
-    {"embedding-sgd": EmbeddingSGD(), "closed-form": ClosedForm(), "self-tuned": SelfTuned()},
+    {
+        "embedding-sgd": EmbeddingSGD(),
+        "closed-form": closed_form(landmarks, rows, PENALTIES, shares=(1,), most=ROWS),
+        "self-tuned": self_tuned(rows, most=ROWS),
+    },
     samples=ITERATIONS[-1] * BATCH,
     quick_samples=ITERATIONS[-1] * BATCH // 10,
     draw=panels,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed.experiments import bellman
-from dualembed.experiments.bellman import TEST_SEED, Evaluation, Process, Value
+from dualembed.experiments.bellman import TEST_SEED, Evaluation, Process, Value, at_points
 from dualembed.experiments.experiment import Experiment
 
 DISCOUNT = 0.9
@@ -63,14 +63,10 @@ def expected_value(function: Value, means: np.ndarray) -> np.ndarray:
     reach = np.abs(means).max() + 5 * deviation
     axis = np.linspace(-reach, reach, 2 * int(np.ceil(reach / SPACING)) + 1)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    values = _evaluate(function, grid).reshape(axis.size, axis.size)
+    values = at_points(function, grid).reshape(axis.size, axis.size)
     across, along = (np.exp(-0.5 * ((axis - means[:, [column]]) / deviation) ** 2) for column in (0, 1))
     total = across.sum(axis=1) * along.sum(axis=1)
     return np.sum((across @ values) * along, axis=1) / total
-
-
-def _evaluate(function: Value, points: np.ndarray) -> np.ndarray:
-    return np.asarray(function(points), dtype=float)
 
 
 PROCESS = Process(
