@@ -125,7 +125,7 @@ def test_every_setting_chosen_for_the_garnets_is_one_of_its_grid() -> None:
 
     for case in bench_garnet.CASES:
         for name in bench_garnet.NAMES:
-            bench_garnet.contender_of(case, name)
+            bench_garnet.chosen_setting(case, name)
     assert all(case in bench_garnet.CASES for case in bench_garnet.CHOSEN)
 
 

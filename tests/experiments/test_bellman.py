@@ -13,7 +13,7 @@ import pytest
 
 from dualembed import kernels, spaces
 from dualembed.experiments import bellman, cartpole, navigation
-from dualembed.experiments.bellman import smoothed
+from dualembed.experiments.bellman import smooth
 from dualembed.spaces.base import Function, Layout
 from dualembed.spaces.linear import LinearFunction, LinearSpace
 from dualembed.spaces.nystrom import whitened
@@ -56,8 +56,8 @@ def unknown(function: Function) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_exact_error_is_that_of_quadrature(name: str) -> None:
     function = FUNCTIONS[name]()
-    assert smoothed(function, PROCESS.deviation) is not None
-    assert smoothed(unknown(function), PROCESS.deviation) is None
+    assert smooth(function, PROCESS.deviation) is not None
+    assert smooth(unknown(function), PROCESS.deviation) is None
     assert PROCESS.msbe(function, STATES) == pytest.approx(PROCESS.msbe(unknown(function), STATES), rel=1e-6)
 
 
@@ -86,7 +86,7 @@ def test_a_kernel_without_a_closed_form_is_left_to_quadrature() -> None:
         KernelFunction(kernels.Matern52(0.2), jnp.asarray(centres), jnp.asarray(weights)),
         LinearFunction(whitened(kernels.Matern52(0.2), centres), weights),
     ):
-        assert smoothed(function, PROCESS.deviation) is None
+        assert smooth(function, PROCESS.deviation) is None
 
 
 def test_where_nothing_is_exact_the_error_is_estimated_without_bias(monkeypatch: pytest.MonkeyPatch) -> None:

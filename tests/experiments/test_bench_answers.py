@@ -16,7 +16,7 @@ from dualembed.experiments import bench_answers, bench_peers, bench_worlds
 from dualembed.experiments.bench_answers import CASES, run_case
 from dualembed.experiments.bench_cases import OffPolicy, OnPolicy, Reply
 from dualembed.experiments.bench_hitting import Grid, OrnsteinUhlenbeck, Walk
-from dualembed.experiments.bench_worlds import POLICIES, WORLDS, Log, logged
+from dualembed.experiments.bench_worlds import POLICIES, WORLDS, Log, play_log
 
 # Bounds of random states, a little beyond what a policy meets.
 STATES = {
@@ -95,7 +95,7 @@ def test_counts_come_near_the_truth_with_many_rows(case: Any) -> None:
 
 @pytest.mark.parametrize(("world", "policy"), [("cartpole", "clumsy"), ("pendulum", "logged")])
 def test_a_log_is_of_one_episode_after_the_other(world: str, policy: str) -> None:
-    log = logged(WORLDS[world], POLICIES[world][policy], rows=500, seed=0)
+    log = play_log(WORLDS[world], POLICIES[world][policy], rows=500, seed=0)
     assert len(log.rewards) == len(log.states) == 500
     inside = np.flatnonzero(log.episodes[1:] == log.episodes[:-1])
     np.testing.assert_array_equal(log.states[inside + 1], log.next_states[inside])
@@ -135,7 +135,7 @@ def test_the_true_value_of_a_chain_is_that_of_its_equation(tmp_path: Any, monkey
     bench_worlds.true_values.cache_clear()
     assert bench_worlds.true_values("chain", "logged", (0.9,))[0.9] == found
     bench_worlds.true_values.cache_clear()
-    log = logged(WORLDS["chain"], POLICIES["chain"]["logged"], rows=40_000, seed=1)
+    log = play_log(WORLDS["chain"], POLICIES["chain"]["logged"], rows=40_000, seed=1)
     values = bench_peers.lstdq(log, POLICIES["chain"]["logged"], 0.9, ridges=(1e-4,))
     assert values[0] == pytest.approx(found[0], abs=0.15)
 
@@ -143,9 +143,9 @@ def test_the_true_value_of_a_chain_is_that_of_its_equation(tmp_path: Any, monkey
 def test_case_names_are_their_own_and_every_set_has_some() -> None:
     assert len(CASES) == len(list(bench_answers._cases()))
     for kind in bench_answers.SETS:
-        assert bench_answers.chosen(None, kind)
-        assert bench_answers.chosen(None, kind, quick=True)
-    assert {case.world for case in bench_answers.chosen("cartpole*", "on-policy")} == {"cartpole"}  # type: ignore[attr-defined]
+        assert bench_answers.select_cases(None, kind)
+        assert bench_answers.select_cases(None, kind, quick=True)
+    assert {case.world for case in bench_answers.select_cases("cartpole*", "on-policy")} == {"cartpole"}  # type: ignore[attr-defined]
 
 
 def test_another_function_may_answer() -> None:

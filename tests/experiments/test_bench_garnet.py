@@ -7,7 +7,7 @@ import pytest
 
 from dualembed import baselines, schedules
 from dualembed.experiments import bench_garnet
-from dualembed.experiments.bench_garnet import FIRST_STAGE, SECOND_STAGE, WEIGHINGS, Contender, chosen, iterates, sweep
+from dualembed.experiments.bench_garnet import FIRST_STAGE, SECOND_STAGE, WEIGHINGS, Setting, choose, iterates, sweep
 from dualembed.experiments.garnet import garnet
 
 SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
@@ -17,7 +17,7 @@ SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
 def test_runs_made_at_once_are_the_runs_one_by_one(weights: str) -> None:
     data = SMALL.sample(100, 7)
     runs = [
-        Contender(make(40, 4, schedule, schedule), weights=weights)
+        Setting(make(40, 4, schedule, schedule), weights=weights)
         for make in (baselines.DoubleSampling, baselines.GTD2)
         for schedule in (schedules.Constant(0.01), schedules.Constant(0.2), schedules.OffsetSqrt(0.3, 10.0))
     ]
@@ -41,21 +41,21 @@ def test_what_does_best_on_the_first_garnets_and_fails_on_the_next_is_not_chosen
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Setting i has excess i at first, then 100 - i, where only the best twelve are run."""
-    settings = {f"setting {number}": Contender(baselines.LSTD(float(number))) for number in range(20)}
+    settings = {f"setting {number}": Setting(baselines.LSTD(float(number))) for number in range(20)}
 
-    def swept(case: str, given: dict[str, Contender], seeds: tuple[int, ...]) -> dict[str, float]:
-        numbers = {label: contender.solver.ridge for label, contender in given.items()}
+    def swept(case: str, given: dict[str, Setting], seeds: tuple[int, ...]) -> dict[str, float]:
+        numbers = {label: setting.solver.ridge for label, setting in given.items()}
         return numbers if seeds == FIRST_STAGE else {label: 100 - number for label, number in numbers.items()}
 
     monkeypatch.setattr(bench_garnet, "grid", lambda name: settings)
     monkeypatch.setattr(bench_garnet, "sweep", swept)
-    found = chosen("uniform behaviour", "LSTD")
+    found = choose("uniform behaviour", "LSTD")
     assert list(found) == [f"setting {number}" for number in range(11, -1, -1)]
     assert list(found.values()) == sorted(found.values())
 
 
 def test_a_run_that_ends_in_no_number_counts_as_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"sound": Contender(baselines.LSTD(1.0)), "broken": Contender(baselines.LSTD(2.0))}
+    settings = {"sound": Setting(baselines.LSTD(1.0)), "broken": Setting(baselines.LSTD(2.0))}
     monkeypatch.setattr(bench_garnet, "ROWS", 100)
     monkeypatch.setattr(bench_garnet, "garnet", lambda seed, **options: SMALL)
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dualembed.experiments import complexity
-from dualembed.experiments.bellman import smoothed
+from dualembed.experiments.bellman import smooth
 from dualembed.experiments.complexity import EXPERIMENT, NODES, NORM, SIZED, Ball, Trial
 from dualembed.experiments.report import document, write
 from dualembed.experiments.run import Ledger, run
@@ -25,7 +25,7 @@ def test_the_excess_is_that_of_exact_local_averages_on_a_fine_grid() -> None:
     trial = Trial(3)
     other = KernelFunction(complexity.KERNEL, np.array([[-2.0], [4.5]]), np.array([1.0, -0.7]), tile=2)
     x = np.linspace(-5, 5, 20_001)
-    gap = np.asarray(smoothed(other, complexity.DEVIATION)(x)) - trial.local_average(x)
+    gap = np.asarray(smooth(other, complexity.DEVIATION)(x)) - trial.local_average(x)
     assert trial.excess(other) == pytest.approx(0.5 * np.mean(gap**2), rel=1e-3)
 
 

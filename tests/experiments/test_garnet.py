@@ -7,7 +7,7 @@ import pytest
 
 import dualembed as de
 from dualembed import baselines, solvers
-from dualembed.experiments.garnet import Garnet, cuts, garnet, normalised
+from dualembed.experiments.garnet import Garnet, cuts, garnet, normalise_weights
 
 SMALL = garnet(3, states=12, actions=3, branching=2, features=4)
 
@@ -128,7 +128,7 @@ def test_what_is_no_garnet_is_named(options: dict[str, int], words: str) -> None
 
 def test_normalised_weights_have_mean_one_in_every_state_and_keep_their_proportions() -> None:
     data = SMALL.sample(500, 6)
-    table = normalised(data).table
+    table = normalise_weights(data).table
     for name in ("weight", "second_weight"):
         for state in np.unique(data.table["state"]):
             here = data.table["state"] == state
@@ -141,6 +141,6 @@ def test_weights_without_a_second_sample_are_normalised_too() -> None:
     table = SMALL.sample(50, 6).table
     single = {name: column for name, column in table.items() if not name.startswith("second_")}
     np.testing.assert_array_equal(
-        normalised(de.sources.Dataset(**single)).table["weight"],
-        normalised(de.sources.Dataset(**table)).table["weight"],
+        normalise_weights(de.sources.Dataset(**single)).table["weight"],
+        normalise_weights(de.sources.Dataset(**table)).table["weight"],
     )

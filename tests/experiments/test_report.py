@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from dualembed.experiments import NAMES
-from dualembed.experiments.experiment import named
+from dualembed.experiments.experiment import find_experiment
 from dualembed.experiments.report import Method, Report, document, table, write
 
 
@@ -125,7 +125,7 @@ def test_table_of_one_trial_has_no_spread_and_a_diverged_one_says_nan() -> None:
 
 @pytest.mark.parametrize("name", list(NAMES))
 def test_every_named_experiment_keeps_the_contract(name: str) -> None:
-    experiment = named(name)
+    experiment = find_experiment(name)
     assert experiment.name == name
     assert 0 < experiment.quick_samples < experiment.samples
     assert list(experiment.chosen()) == list(experiment.contenders)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dualembed.checks import InputError
-from dualembed.experiments.experiment import Contender, Curve, Experiment, named
+from dualembed.experiments.experiment import Contender, Curve, Experiment, find_experiment
 from dualembed.experiments.report import Report, document
 from dualembed.experiments.run import Ledger, run
 from dualembed.progress import track
@@ -161,7 +161,7 @@ def test_no_more_trials_are_run_than_an_experiment_has() -> None:
 
 
 def test_recorded_settings_are_used_and_chosen_ones_stand_in_for_them() -> None:
-    illustrated = named("illustration")
+    illustrated = find_experiment("illustration")
     recorded = illustrated.chosen()
     assert recorded["embedding-sgd"]["primal bandwidth"] == 0.7
     assert recorded["self-tuned"] == {}
@@ -173,7 +173,7 @@ def test_recorded_settings_are_used_and_chosen_ones_stand_in_for_them() -> None:
 
 def test_an_unknown_experiment_is_refused() -> None:
     with pytest.raises(InputError, match="no experiment named 'nosy'; choose one of: illustration"):
-        named("nosy")
+        find_experiment("nosy")
 
 
 @pytest.mark.parametrize(

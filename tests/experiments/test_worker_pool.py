@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dualembed.experiments.experiment import Contender, named
+from dualembed.experiments.experiment import Contender, find_experiment
 from dualembed.experiments.run import TaskQueue, worker_pool
 from dualembed.experiments.sweep import SweepTask
 
@@ -60,7 +60,7 @@ def test_everything_is_handed_out_once() -> None:
 
 @pytest.mark.slow
 def test_two_processes_answer_as_one_does_whatever_the_order() -> None:
-    experiment = named("complexity")
+    experiment = find_experiment("complexity")
     tasks = [
         SweepTask(
             "complexity", method, "", seed, 200, False, experiment.contenders[method].choices(200)[0].candidates[:3]

@@ -88,11 +88,11 @@ def _reproduce(
     from dualembed.progress import track
 
     with exit_on_interrupt(stopped):  # JAX comes with these, during whose import interrupts get lost, too
-        from dualembed.experiments.experiment import named
+        from dualembed.experiments.experiment import find_experiment
         from dualembed.experiments.report import table, write
         from dualembed.experiments.run import run
 
-        experiment = named(name)
+        experiment = find_experiment(name)
     chosen = _sweep(experiment, quick=quick, jobs=jobs, folder=folder, stopped=stopped) if sweep else None
     ledger = _ledger(folder / _TRIALS_LEDGER)
     with exit_on_interrupt(stopped):

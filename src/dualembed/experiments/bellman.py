@@ -72,7 +72,7 @@ SETTINGS: dict[str, Any] = {
 Value = Callable[[Any], Any]
 
 
-class Tested(NamedTuple):
+class KnownStates(NamedTuple):
     """States (n, d) with their rewards (n,) and the means of their next states (n, d)."""
 
     states: np.ndarray
@@ -109,9 +109,9 @@ class Process:
 
     @cached_property
     def _datasets(self) -> Callable[[int, int], sources.Dataset]:
-        return lru_cache(maxsize=4)(lambda n, seed: sources.Dataset(**self._drawn(n, seed)))
+        return lru_cache(maxsize=4)(lambda n, seed: sources.Dataset(**self._draw_many(n, seed)))
 
-    def _drawn(self, n: int, seed: int) -> dict[str, np.ndarray]:
+    def _draw_many(self, n: int, seed: int) -> dict[str, np.ndarray]:
         """Transitions, drawn in blocks: a block stays in the processor's cache, and one program serves all sizes."""
         keys = jax.random.split(jax.random.key(seed), -(-n // BLOCK) * BLOCK).reshape(-1, BLOCK)
         blocks = [jax.tree.map(np.asarray, self._draw_block(each)) for each in keys]
@@ -123,11 +123,11 @@ class Process:
 
     def test_states(self, count: int = TEST_STATES) -> np.ndarray:
         """States (count, d) on which errors are measured, the same for everybody."""
-        return self.states[:count] if self.states is not None else self._drawn(count, TEST_SEED)["state"]
+        return self.states[:count] if self.states is not None else self._draw_many(count, TEST_SEED)["state"]
 
-    def tested(self, states: np.ndarray) -> Tested:
+    def describe(self, states: np.ndarray) -> KnownStates:
         """What is known at the states."""
-        return Tested(np.asarray(states), *map(np.asarray, self._known(jnp.asarray(states))))
+        return KnownStates(np.asarray(states), *map(np.asarray, self._known(jnp.asarray(states))))
 
     @cached_property
     def _known(self) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
@@ -135,25 +135,25 @@ class Process:
         return jax.jit(known, compiler_options=LITTLE_OPTIMISED)
 
     @cached_property
-    def _usual(self) -> Tested:
-        return self.tested(self.test_states())
+    def _all_states(self) -> KnownStates:
+        return self.describe(self.test_states())
 
     @cached_property
-    def _some(self) -> Tested:
-        return Tested(*(rows[:SOME_STATES] for rows in self._usual))
+    def _some_states(self) -> KnownStates:
+        return KnownStates(*(rows[:SOME_STATES] for rows in self._all_states))
 
     def msbe(self, function: Value, states: np.ndarray | None = None) -> float:
         """Mean over the states of (V(s) - R(s) - discount E[V(s') | s])², without bias.
 
         Where E[V(s') | s] can only be estimated it may come out slightly negative at a perfect V.
         """
-        return self._msbe(function, self._usual if states is None else self.tested(states))
+        return self._msbe(function, self._all_states if states is None else self.describe(states))
 
     def rough_msbe(self, function: Value) -> float:
         """The same on the first 200 test states."""
-        return self._msbe(function, self._some)
+        return self._msbe(function, self._some_states)
 
-    def _msbe(self, function: Value, tested: Tested) -> float:
+    def _msbe(self, function: Value, tested: KnownStates) -> float:
         expected, excess = self._expected(function, tested)
         residual = at_points(function, tested.states) - tested.rewards - self.discount * expected
         return float(np.mean(residual**2 - self.discount**2 * excess))
@@ -163,19 +163,19 @@ class Process:
 
         The variance is that at the first 200 states.
         """
-        _, excess = self._sampled(function, self._some)
+        _, excess = self._sample_next(function, self._some_states)
         return self.msbe(function) + self.discount**2 * float(np.mean(excess))
 
-    def _expected(self, function: Value, tested: Tested) -> tuple[np.ndarray, np.ndarray]:
+    def _expected(self, function: Value, tested: KnownStates) -> tuple[np.ndarray, np.ndarray]:
         """(E[V(s') | s], by how much the square of that exceeds the true one on average), both (n,)."""
-        average = smoothed(function, self.deviation)
+        average = smooth(function, self.deviation)
         if average is not None:
             return at_points(average, tested.next_means), np.zeros(len(tested.rewards))
         if self.quadrature is not None:
             return self.quadrature(function, tested.next_means), np.zeros(len(tested.rewards))
-        return self._sampled(function, tested)
+        return self._sample_next(function, tested)
 
-    def _sampled(self, function: Value, tested: Tested) -> tuple[np.ndarray, np.ndarray]:
+    def _sample_next(self, function: Value, tested: KnownStates) -> tuple[np.ndarray, np.ndarray]:
         """The mean (n,) of V over drawn next states, and the variance of that mean."""
         means = tested.next_means
         noise = np.random.default_rng(TEST_SEED).standard_normal((NEXT_STATES, *means.shape))
@@ -184,7 +184,7 @@ class Process:
         return values.mean(axis=0), values.var(axis=0, ddof=1) / NEXT_STATES
 
 
-def smoothed(function: Value, deviation: float) -> Function | None:
+def smooth(function: Value, deviation: float) -> Function | None:
     """x -> E[f(x + e)] for e ~ N(0, deviation² I), where it is known exactly, or None.
 
     A Gaussian of bandwidth σ becomes one of √(σ² + deviation²), Π_j σ_j / √(σ_j² + deviation²) times as high; a wave of
@@ -192,12 +192,12 @@ def smoothed(function: Value, deviation: float) -> Function | None:
     """
     match function:
         case KernelFunction(kernel=kernels.Gaussian()):
-            wider, height = _widened(function.kernel, deviation, function.dimension)
+            wider, height = _widen(function.kernel, deviation, function.dimension)
             return KernelFunction(
                 wider, function.centres, height * function.coefficients, function.used, tile=function.tile
             )
         case LinearFunction(features=LandmarkMap(kernel=kernels.Gaussian()) as features):
-            wider, height = _widened(features.kernel, deviation, features.dimension)
+            wider, height = _widen(features.kernel, deviation, features.dimension)
             return LinearFunction(LandmarkMap(wider, features.landmarks, features.whitener), height * function.weights)
         case LinearFunction(features=WaveMap() as features):
             kept = jnp.exp(-0.5 * deviation**2 * jnp.sum(features.frequencies**2, axis=1))
@@ -206,7 +206,7 @@ def smoothed(function: Value, deviation: float) -> Function | None:
     return None
 
 
-def _widened(kernel: Any, deviation: float, dimension: int) -> tuple[kernels.Gaussian, float]:
+def _widen(kernel: Any, deviation: float, dimension: int) -> tuple[kernels.Gaussian, float]:
     """(the kernel averaged over normal noise, but for its height; that height)."""
     widths = np.broadcast_to(np.asarray(kernel.bandwidth, dtype=np.float64), (dimension,))
     wider = np.sqrt(widths**2 + deviation**2)

@@ -140,7 +140,7 @@ class Outcome:
     def line(self) -> dict[str, Any]:
         """The case's line, as `dualembed bench` has it."""
         own, other = self.error(self.values), self.error(self.rivals[self.rival])
-        found = {
+        line = {
             "bench": "answers",
             "case": self.case.name,
             "peer": self.rival,
@@ -164,7 +164,7 @@ class Outcome:
             "refused too often": not self.case.may_refuse and self.refused > self._allowed * len(self.values),
             "errors of rivals": {name: _number(self.error(values)) for name, values in self.rivals.items()},
         }
-        return found | ({"pointwise cover": float(self.pointwise.mean())} if len(self.pointwise) else {})
+        return line | ({"pointwise cover": float(self.pointwise.mean())} if len(self.pointwise) else {})
 
     def lines(self) -> list[dict[str, Any]]:
         """The case's line, and one for each other measure."""
@@ -212,7 +212,7 @@ def run_case(case: Case, seeds: Iterable[int], answer: Answering | None = None) 
         verdicts=[verdict_of(reply) for reply in replies],
         rivals={name: np.array([each[name] for each in said]) for name in said[0]},
         pointwise=np.array(pointwise),
-        measures=stacked(measured),
+        measures=stack_measures(measured),
     )
 
 
@@ -243,7 +243,7 @@ def together(outcomes: list[Outcome]) -> dict[str, Any]:
     }
     if kind == "on-policy":
         holds["width"] = width <= WIDEST
-    found = {
+    summary = {
         "bench": "answers",
         "case": f"all {kind}",
         "peer": "best of each case",
@@ -266,20 +266,20 @@ def together(outcomes: list[Outcome]) -> dict[str, Any]:
         "holds": holds,
     }
     pointwise = [line["pointwise cover"] for line in lines if "pointwise cover" in line]
-    return found | ({"pointwise cover": float(np.mean(pointwise))} if pointwise else {})
+    return summary | ({"pointwise cover": float(np.mean(pointwise))} if pointwise else {})
 
 
-def stacked(found: Sequence[dict[str, dict[str, float]]]) -> Measures:
+def stack_measures(logs: Sequence[dict[str, dict[str, float]]]) -> Measures:
     """The measures of every log, by measure and by whose they are: (logs,) each.
 
     Rivals that not every log has, such as those in a kernel that one fit left out, are none to choose from.
     """
-    names = found[0] if found else {}
+    names = logs[0] if logs else {}
     return {
         measure: {
-            who: np.array([each[measure][who] for each in found])
-            for who in found[0][measure]
-            if all(who in each[measure] for each in found)
+            who: np.array([each[measure][who] for each in logs])
+            for who in logs[0][measure]
+            if all(who in each[measure] for each in logs)
         }
         for measure in names
     }
@@ -333,27 +333,27 @@ def _geometric(ratios: list[float], *, least: float = 0.0) -> float:
     return float(np.exp(np.mean(np.log(floored)))) if ratios and floored.min() > 0 else 0.0
 
 
-def chosen(case: str | None, kind: str | None, *, quick: bool = False) -> list[Case]:
+def select_cases(case: str | None, kind: str | None, *, quick: bool = False) -> list[Case]:
     """The cases whose names match a pattern such as `cartpole*`, of one set or of all; `quick` keeps the small ones."""
     if kind is not None and kind not in SETS:
         raise checks.InputError(f"there is no set of cases named '{kind}'; choose one of: {', '.join(SETS)}")
-    found = [
+    cases = [
         each
         for each in CASES.values()
         if (kind is None or each.kind == kind) and (case is None or fnmatch.fnmatchcase(each.name, case))
     ]
-    if not found:
+    if not cases:
         raise checks.InputError(
             f"no case is named '{case}'; names are such as '{next(iter(CASES))}', '*' stands for any"
         )
-    return ([each for each in found if each.quick] or found[:1]) if quick else found
+    return ([each for each in cases if each.quick] or cases[:1]) if quick else cases
 
 
 def bench(
     *, trials: int, seed: int, quick: bool, progress: Track, case: str | None = None, kind: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """A line for each case as soon as it is known, and one for each set; `trials` is the number of logs of a case."""
-    cases = chosen(case, kind, quick=quick)
+    cases = select_cases(case, kind, quick=quick)
     outcomes: list[Outcome] = []
     measured: list[dict[str, Any]] = []
     with progress(len(cases) * trials, "answers") as bar:

@@ -13,7 +13,7 @@ import numpy as np
 from dualembed.data.policies import GaussianPolicy
 from dualembed.data.table import Table
 from dualembed.experiments import bench_peers as peers
-from dualembed.experiments.bench_worlds import POLICIES, WORLDS, Choice, Log, Policy, logged, true_values
+from dualembed.experiments.bench_worlds import POLICIES, WORLDS, Choice, Log, Policy, play_log, true_values
 from dualembed.experiments.garnet import EpisodicGarnet, episodic_garnet
 
 ROWS = 2000
@@ -120,7 +120,7 @@ class OnPolicy(OneTruth):
         return self.world == "cartpole" and self.policy == "clumsy" and self.discount == 0.9
 
     def log(self, seed: int) -> Log:
-        return logged(WORLDS[self.world], POLICIES[self.world][self.policy], rows=ROWS, seed=seed)
+        return play_log(WORLDS[self.world], POLICIES[self.world][self.policy], rows=ROWS, seed=seed)
 
     def truth(self) -> tuple[float, float]:
         return true_values(self.world, self.policy, ON_POLICY_DISCOUNTS)[self.discount]
@@ -166,7 +166,7 @@ class OffPolicy(OneTruth):
         return POLICIES[self.world][self.target]
 
     def log(self, seed: int) -> Log:
-        return logged(WORLDS[self.world], POLICIES[self.world][self.policy], rows=ROWS, seed=seed)
+        return play_log(WORLDS[self.world], POLICIES[self.world][self.policy], rows=ROWS, seed=seed)
 
     def truth(self) -> tuple[float, float]:
         return true_values(self.world, self.target, OFF_POLICY_DISCOUNTS)[self.discount]
@@ -182,9 +182,9 @@ class OffPolicy(OneTruth):
     def rivals(self, log: Log) -> dict[str, float]:
         behaviour = POLICIES[self.world][self.policy]
         values = peers.lstdq(log, self.evaluated, self.discount, ridges=RIDGES)
-        found = {f"LSTDQ, ridge {ridge:g}": value for ridge, value in zip(RIDGES, values, strict=True)}
-        found["importance sampling"] = peers.importance_sampling(log, self.evaluated, behaviour, self.discount)
-        return found
+        answers = {f"LSTDQ, ridge {ridge:g}": value for ridge, value in zip(RIDGES, values, strict=True)}
+        answers["importance sampling"] = peers.importance_sampling(log, self.evaluated, behaviour, self.discount)
+        return answers
 
 
 def as_given(policy: Policy) -> Any:
@@ -210,9 +210,9 @@ class Known:
     @cached_property
     def counts(self) -> np.ndarray:
         """How many rows each state has with each action, (S, A)."""
-        found = np.zeros(self.process.share.shape)
-        np.add.at(found, (self.log.states, self.log.actions), 1)
-        return found
+        counts = np.zeros(self.process.share.shape)
+        np.add.at(counts, (self.log.states, self.log.actions), 1)
+        return counts
 
 
 @final
@@ -247,8 +247,8 @@ class OnGarnet(Case):
     def log(self, seed: int) -> Known:
         own = 2**31 * zlib.crc32(self.name.encode()) + seed  # no two cases have a process in common
         sizes: dict[str, Any] = {"states": self.states, "actions": self.actions}
-        found = episodic_garnet(own, **sizes, discount=self.discount, target=self.target)
-        return Known(found, found.log(ROWS, own))
+        process = episodic_garnet(own, **sizes, discount=self.discount, target=self.target)
+        return Known(process, process.log(ROWS, own))
 
     def truth_of(self, log: Known) -> tuple[float, float]:
         return log.process.value, 0.0
@@ -282,12 +282,12 @@ class OnGarnet(Case):
         values = {"ours": self._values(log, reply.model)} | {name: each[seen] for name, each in rivals.items()}
         weights = known.share.sum(axis=1)[seen]
         away = {name: (each - known.world.value[seen]) ** 2 for name, each in values.items()}
-        found = {
+        errors = {
             "V, by visits": {name: float(np.sqrt(weights @ each)) for name, each in away.items()},
             "V, by states": {name: float(np.sqrt(each.mean())) for name, each in away.items()},
             "MSBE": {name: known.msbe(self._everywhere(log, each)) for name, each in values.items()},
         }
-        return found | self._ratios(log, reply.model)
+        return errors | self._ratios(log, reply.model)
 
     def _ratios(self, log: Known, model: Any) -> dict[str, dict[str, float]]:
         """Errors of our density ratio and of DualDICE's in our features, weighted by the exact share of the log.
@@ -305,27 +305,27 @@ class OnGarnet(Case):
         ratios = {"ours": model.density_ratio(*points)}
         ratios |= peers.dual_dice_of(model.solved_, self.discount, coded, **ridges)
         weights = share * logged / share[logged].sum()
-        found = {
+        errors = {
             "density ratio": lambda each: np.sqrt(weights @ (each - exact) ** 2),
             "density ratio, 1 - correlation": lambda each: 1 - _correlation(each, exact, weights),
             "density ratio, with pairs not logged": lambda each: np.sqrt(share @ (each - exact) ** 2 / share.sum()),
         }
         return {
-            measure: {name: float(error(each)) for name, each in ratios.items()} for measure, error in found.items()
+            measure: {name: float(error(each)) for name, each in ratios.items()} for measure, error in errors.items()
         }
 
     def _values(self, log: Known, model: Any) -> np.ndarray:
         """V of the states that were met, as the model has it."""
-        found = np.asarray(model.predict(*self._places(log)))
+        values = np.asarray(model.predict(*self._places(log)))
         if self.on_policy:
-            return found
-        return np.asarray(np.sum(log.process.world.target[log.seen] * found.reshape(-1, self.actions), axis=1))
+            return values
+        return np.asarray(np.sum(log.process.world.target[log.seen] * values.reshape(-1, self.actions), axis=1))
 
     def _everywhere(self, log: Known, values: np.ndarray) -> np.ndarray:
         """V of all states (S,): the mean of the others at a state that was not met."""
-        found = np.full(self.states, values.mean())
-        found[log.seen] = values
-        return found
+        everywhere = np.full(self.states, values.mean())
+        everywhere[log.seen] = values
+        return everywhere
 
     def _lstd(self, log: Known) -> dict[str, np.ndarray]:
         """V (S,) by tables, for each ridge."""

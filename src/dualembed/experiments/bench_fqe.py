@@ -77,7 +77,7 @@ def evaluated(states: Any) -> Any:
 
 def truth(episodes: int, seed: int) -> float:
     """The mean discounted return of so many episodes of the evaluated policy."""
-    gymnasium = needed("gymnasium", "rl")
+    gymnasium = require("gymnasium", "rl")
     games = gymnasium.make_vec("CartPole-v1", num_envs=episodes, vectorization_mode="vector_entry_point")
     states, _ = games.reset(seed=seed)
     returns, playing, worth = np.zeros(episodes), np.ones(episodes, dtype=bool), 1.0
@@ -89,9 +89,9 @@ def truth(episodes: int, seed: int) -> float:
     return float(returns.mean())
 
 
-def logged(seed: int) -> dict[str, np.ndarray]:
+def collect_log(seed: int) -> dict[str, np.ndarray]:
     """Transitions of the behaviour policy."""
-    return collect(needed("gymnasium", "rl").make("CartPole-v1"), behaviour, TRANSITIONS, seed=1000 * seed, copies=10)
+    return collect(require("gymnasium", "rl").make("CartPole-v1"), behaviour, TRANSITIONS, seed=1000 * seed, copies=10)
 
 
 def ours(log: dict[str, np.ndarray], starts: np.ndarray) -> float:
@@ -102,11 +102,9 @@ def ours(log: dict[str, np.ndarray], starts: np.ndarray) -> float:
     return model.value(starts).value
 
 
-def fitted_q_evaluation(
-    log: dict[str, np.ndarray], starts: np.ndarray, *, setting: str, steps: int, seed: int
-) -> float:
+def fit_q_value(log: dict[str, np.ndarray], starts: np.ndarray, *, setting: str, steps: int, seed: int) -> float:
     """The policy's value by d3rlpy, on standardised states, with its own network of two layers of 256."""
-    library, torch = needed("d3rlpy", "bench"), needed("torch", "bench")
+    library, torch = require("d3rlpy", "bench"), require("torch", "bench")
     torch.set_num_threads(1)
     library.seed(seed)
     config = library.ope.FQEConfig(
@@ -152,16 +150,16 @@ def _episodes(library: Any, log: dict[str, np.ndarray]) -> Any:
 def bench(*, trials: int, seed: int, quick: bool, progress: Track) -> list[dict[str, Any]]:
     """Two comparisons: root mean square error of the value, and seconds; `quick` plays fewer episodes for the truth."""
     for name in ("d3rlpy", "torch"):
-        needed(name, "bench")
+        require(name, "bench")
     value = truth(QUICK_EPISODES if quick else EPISODES, seed=2**20 + seed)
     rows = []
     with progress(trials, "fqe") as bar:
         for trial in range(seed, seed + trials):
-            log = logged(trial)
+            log = collect_log(trial)
             starts = np.random.default_rng(trial).uniform(-0.05, 0.05, size=(STARTS, 4))  # as the environment's own
-            own = timed(lambda log=log, starts=starts: ours(log, starts))
-            rival = timed(
-                lambda log=log, starts=starts, trial=trial: fitted_q_evaluation(
+            own = measure_time(lambda log=log, starts=starts: ours(log, starts))
+            rival = measure_time(
+                lambda log=log, starts=starts, trial=trial: fit_q_value(
                     log, starts, setting=CHOSEN, steps=STEPS, seed=trial
                 )
             )
@@ -188,14 +186,12 @@ def _lines(rows: np.ndarray, value: float) -> list[dict[str, Any]]:
     ]
 
 
-def fitted_q_values(
-    log: Log, policy: Policy, discount: float, *, setting: str, steps: int, seed: int
-) -> dict[int, float]:
+def fit_q_values(log: Log, policy: Policy, discount: float, *, setting: str, steps: int, seed: int) -> dict[int, float]:
     """The policy's value by d3rlpy after each quarter of so many steps, by the number of steps.
 
     It has standardised states, rewards divided so that values are near 1, and its own network of two layers of 256.
     """
-    library, torch = needed("d3rlpy", "bench"), needed("torch", "bench")
+    library, torch = require("d3rlpy", "bench"), require("torch", "bench")
     torch.set_num_threads(1)
     library.seed(seed)
     size = float(np.mean(np.abs(log.rewards))) / (1 - discount)
@@ -217,10 +213,10 @@ def fitted_q_values(
     # All that is asked of the evaluated algorithm is its action: the policy itself, with no network fitted to it.
     algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=drawn))
     model = (library.ope.DiscreteFQE if discrete else library.ope.FQE)(algo=algorithm, config=config)
-    starts, found = log.states[log.steps == 0], {}
+    starts, values = log.states[log.steps == 0], {}
 
     def note(learner: Any, epoch: int, total: int) -> None:
-        found[total] = size * _mean_value(learner, policy, starts)
+        values[total] = size * _mean_value(learner, policy, starts)
 
     model.fit(
         _dataset(library, log, size=size, actions=_count(policy, log)),
@@ -231,7 +227,7 @@ def fitted_q_values(
         epoch_callback=note,
         logger_adapter=library.logging.NoopAdapterFactory(),
     )
-    return found
+    return values
 
 
 def _mean_value(model: Any, policy: Policy, starts: np.ndarray) -> float:
@@ -276,25 +272,25 @@ def bench_worlds(
     if not cases:
         raise checks.InputError(f"no case is named '{case}'; choose one of: {'; '.join(CASES)}; '*' stands for any")
     for name in ("d3rlpy", "torch"):
-        needed(name, "bench")
+        require(name, "bench")
     with progress(len(cases) * trials, "fqe-worlds") as bar:
         for number, each in enumerate(cases):
             rows = []
             for trial in range(seed, seed + trials):
-                rows.append(_compared(each, trial, QUICK_WORLD_STEPS if quick else WORLD_STEPS[each.discount]))
+                rows.append(_compare(each, trial, QUICK_WORLD_STEPS if quick else WORLD_STEPS[each.discount]))
                 bar.advance(to=number * trials + len(rows))
             yield line(each, rows)
 
 
-def _compared(case: OffPolicy, seed: int, steps: int) -> dict[str, Any]:
+def _compare(case: OffPolicy, seed: int, steps: int) -> dict[str, Any]:
     """Our answer to one log and the rival's values in each setting, with seconds of processor time."""
     log = case.log(seed)
-    reply, seconds = timed(lambda: case.answer(log))
+    reply, seconds = measure_time(lambda: case.answer(log))
     rivals: dict[str, float] = {}
     theirs = []
     for setting in RATES:
         options: dict[str, Any] = {"setting": setting, "steps": steps, "seed": seed}
-        values, taken = timed(partial(fitted_q_values, log, case.evaluated, case.discount, **options))
+        values, taken = measure_time(partial(fit_q_values, log, case.evaluated, case.discount, **options))
         rivals |= {f"{setting}, {count} steps": value for count, value in values.items()}
         theirs.append(taken)
     lower, upper = reply.answer.interval(0.95)
@@ -358,15 +354,15 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[Any]:
     yield more
 
 
-def timed(compute: Any) -> tuple[Any, float]:
+def measure_time(compute: Any) -> tuple[Any, float]:
     """(what it computes, seconds of processor time), with nothing shown meanwhile: the rival writes to stdout."""
     began = time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
-        found = compute()
-    return found, time.process_time() - began
+        result = compute()
+    return result, time.process_time() - began
 
 
-def needed(name: str, extra: str) -> Any:
+def require(name: str, extra: str) -> Any:
     """The module, or a sentence about how to get it."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # an old library that the rival imports complains of itself

@@ -2,13 +2,13 @@
 
 Settings are chosen in two stages, on Garnets that are no trial's, for closed forms and for SGD, which makes 50 passes
 over the data: `shortlist(case, name)` runs the whole `grid` of a method on the two of the seeds `FIRST_STAGE` and keeps
-the best twelve settings; `chosen(case, name)` runs those on the eight of `SECOND_STAGE`, none of which the first stage
+the best twelve settings; `choose(case, name)` runs those on the eight of `SECOND_STAGE`, none of which the first stage
 saw, and gives their mean excess, the least first. Two Garnets cannot tell which large step sizes diverge on a third.
 What was chosen is `CHOSEN`. To choose again, in about an hour:
 
     for case in CASES:
         for name in (OURS, *CLOSED, *STEPPING):
-            print(case, name, next(iter(chosen(case, name).items())))
+            print(case, name, next(iter(choose(case, name).items())))
 
 Without a constant feature no method comes near the value itself (about 10 everywhere), and a heavy ridge or a tiny step
 size, which keep V near 0, are then the best settings of temporal differences; the row V = 0 says what that is worth.
@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import baselines, problems, schedules, solvers, sources, spaces
-from dualembed.experiments.garnet import Garnet, Lookup, garnet, normalised
+from dualembed.experiments.garnet import Garnet, Lookup, garnet, normalise_weights
 from dualembed.progress import Track
 from dualembed.saddle import Saddle
 from dualembed.solvers import Result, solve
@@ -120,14 +120,14 @@ def bench(*, trials: int, seed: int, quick: bool, progress: Track) -> list[dict[
                 world = garnet(trial, **CASES[case])
                 data = world.sample(ROWS, trial)
                 for name in names:
-                    errors[name].append(errors_of(world, contender_of(case, name), data, seed=trial))
+                    errors[name].append(errors_of(world, chosen_setting(case, name), data, seed=trial))
                     done += 1
                     bar.advance(to=done)
             lines += [_line(case, name, np.asarray(errors[name]), np.asarray(errors[OURS])) for name in names]
     return [line for line in lines if line["peer"] != OURS]
 
 
-def contender_of(case: str, name: str) -> Contender:
+def chosen_setting(case: str, name: str) -> Setting:
     """The method at the setting chosen for the case."""
     return grid(name)[CHOSEN[case].get(name, UNTUNED)]
 
@@ -155,7 +155,7 @@ def _line(case: str, name: str, errors: np.ndarray, ours: np.ndarray) -> dict[st
 
 
 @dataclass(frozen=True)
-class Contender:
+class Setting:
     """A solver with the penalties of its saddle; `kernel` is the bandwidth of a Gaussian dual in place of indicators.
 
     A schedule in the place of a solver stands for SGD in the process that is embedded by indicators of the state.
@@ -188,14 +188,14 @@ class Contender:
         return solve(seed, saddle, self.solver)
 
 
-def _unweighted(data: sources.Dataset) -> sources.Dataset:
+def drop_weights(data: sources.Dataset) -> sources.Dataset:
     return sources.Dataset(**{name: column for name, column in data.table.items() if not name.endswith("weight")})
 
 
 WEIGHINGS: dict[str, Callable[[sources.Dataset], sources.Dataset]] = {
-    "normalised": normalised,
+    "normalised": normalise_weights,
     "raw": lambda data: data,
-    "no": _unweighted,
+    "no": drop_weights,
 }
 
 RIDGES = (0.0, *(digit * 10.0**power for power in range(-3, 2) for digit in (1, 2, 5)), 100.0)
@@ -212,16 +212,16 @@ STOCHASTIC: dict[str, Any] = {
     "TDC": baselines.TDC,
 }
 FIXED = {
-    "closed form, raw weights": Contender(solvers.ClosedForm(), weights="raw"),
-    "LSTD, no ridge": Contender(baselines.LSTD()),
-    "V = 0": Contender(baselines.LSTD(1e12)),  # what learning nothing costs
+    "closed form, raw weights": Setting(solvers.ClosedForm(), weights="raw"),
+    "LSTD, no ridge": Setting(baselines.LSTD()),
+    "V = 0": Setting(baselines.LSTD(1e12)),  # what learning nothing costs
 }
 CLOSED = ("LSTD", "plain LSTD", "BRM", "plain BRM", "kernel Bellman loss")
 STEPPING = (EMBEDDED, *STOCHASTIC)
 NAMES = (OURS, *FIXED, *CLOSED, *STEPPING)
 
 
-def grid(name: str) -> dict[str, Contender]:
+def grid(name: str) -> dict[str, Setting]:
     """All settings of a method, by what there is to say of each."""
     if name in FIXED:
         return {UNTUNED: FIXED[name]}
@@ -229,24 +229,24 @@ def grid(name: str) -> dict[str, Contender]:
         return _stochastic(name)
     if name == EMBEDDED:
         return {
-            f"{steps}, {_iterate(last)}, {weights} weights": Contender(schedule(1.0), weights=weights, last=last)
+            f"{steps}, {_iterate(last)}, {weights} weights": Setting(schedule(1.0), weights=weights, last=last)
             for weights, (steps, schedule), last in product(WEIGHINGS, _schedules().items(), (False, True))
         }
     return _closed(name)
 
 
-def _closed(name: str) -> dict[str, Contender]:
+def _closed(name: str) -> dict[str, Setting]:
     """Penalties, and what else a method without steps has to choose."""
     if name == OURS:
         return {
-            f"folds {folds}, λ1 {penalty:g}, λ2 {dual:g}, {weights} weights": Contender(
+            f"folds {folds}, λ1 {penalty:g}, λ2 {dual:g}, {weights} weights": Setting(
                 solvers.ClosedForm(folds), penalty, dual, weights=weights
             )
             for folds, penalty, dual, weights in product((1, 5), RIDGES, DUAL_PENALTIES, WEIGHINGS)
         }
     if name == "kernel Bellman loss":
         return {
-            f"{pairs}-statistic, {_kernel_name(kernel)}, λ1 {penalty:g}, {weights} weights": Contender(
+            f"{pairs}-statistic, {_kernel_name(kernel)}, λ1 {penalty:g}, {weights} weights": Setting(
                 baselines.KernelBellmanLoss(pairs == "U"), penalty, kernel=kernel, weights=weights
             )
             for pairs, kernel, penalty, weights in product("VU", BANDWIDTHS, RIDGES, WEIGHINGS)
@@ -254,21 +254,21 @@ def _closed(name: str) -> dict[str, Contender]:
     weighings = ("no",) if name.startswith("plain") else KEPT
     if name.endswith("LSTD"):
         return {
-            f"ridge {ridge:g}, {weights} weights": Contender(baselines.LSTD(ridge), weights=weights)
+            f"ridge {ridge:g}, {weights} weights": Setting(baselines.LSTD(ridge), weights=weights)
             for ridge, weights in product(RIDGES, weighings)
         }
     return {
-        f"λ1 {ridge:g}, {weights} weights": Contender(baselines.BRM(), ridge, weights=weights)
+        f"λ1 {ridge:g}, {weights} weights": Setting(baselines.BRM(), ridge, weights=weights)
         for ridge, weights in product(RIDGES, weighings)
     }
 
 
-def _stochastic(name: str) -> dict[str, Contender]:
+def _stochastic(name: str) -> dict[str, Setting]:
     """Step sizes, the dual's `faster` times as large; the average of the iterates, and the last; all the weights."""
     make = STOCHASTIC[name]
     paces = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0) if make.has_dual else (1.0,)
     return {
-        f"{steps}, dual {faster:g} times, {_iterate(last)}, {weights} weights": Contender(
+        f"{steps}, dual {faster:g} times, {_iterate(last)}, {weights} weights": Setting(
             make(STEPS, BATCH, schedule(1.0), schedule(faster)), weights=weights, last=last
         )
         for weights, (steps, schedule), faster, last in product(WEIGHINGS, _schedules().items(), paces, (False, True))
@@ -303,64 +303,64 @@ def _root(features: np.ndarray, bandwidth: float) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def shortlist(case: str, name: str) -> dict[str, Contender]:
+def shortlist(case: str, name: str) -> dict[str, Setting]:
     """The settings of a method with the least mean excess over the Garnets of the first stage, in the grid's order."""
     settings = grid(name)
-    found = sweep(case, settings, FIRST_STAGE)
-    best = set(sorted(found, key=lambda label: found[label])[:SHORTLIST])
+    errors = sweep(case, settings, FIRST_STAGE)
+    best = set(sorted(errors, key=lambda label: errors[label])[:SHORTLIST])
     # In the grid's order, neighbours can be run at once.
-    return {label: contender for label, contender in settings.items() if label in best}
+    return {label: setting for label, setting in settings.items() if label in best}
 
 
-def chosen(case: str, name: str) -> dict[str, float]:
+def choose(case: str, name: str) -> dict[str, float]:
     """The mean excess of each shortlisted setting over the Garnets of the second stage, the least first."""
-    found = sweep(case, shortlist(case, name), SECOND_STAGE)
-    return {label: found[label] for label in sorted(found, key=lambda label: found[label])}
+    errors = sweep(case, shortlist(case, name), SECOND_STAGE)
+    return {label: errors[label] for label in sorted(errors, key=lambda label: errors[label])}
 
 
-def sweep(case: str, settings: dict[str, Contender], seeds: Sequence[int]) -> dict[str, float]:
+def sweep(case: str, settings: dict[str, Setting], seeds: Sequence[int]) -> dict[str, float]:
     """The mean excess of every setting over Garnets of these seeds.
 
     Diverged runs count as they ended, and as infinite where that is no number, which no order could place.
     """
-    runs = list(dict.fromkeys(_run(contender) for contender in settings.values()))
-    found: dict[str, list[float]] = {label: [] for label in settings}
+    runs = list(dict.fromkeys(_run_of(setting) for setting in settings.values()))
+    excesses: dict[str, list[float]] = {label: [] for label in settings}
     for seed in seeds:
         world = garnet(seed, **CASES[case])
         values = dict(zip(runs, iterates(world, runs, world.sample(ROWS, seed), seed=seed), strict=True))
-        for label, contender in settings.items():
-            excess = world.excess(values[_run(contender)][int(contender.last)])
-            found[label].append(excess if np.isfinite(excess) else np.inf)
-    return {label: float(np.mean(values)) for label, values in found.items()}
+        for label, setting in settings.items():
+            excess = world.excess(values[_run_of(setting)][int(setting.last)])
+            excesses[label].append(excess if np.isfinite(excess) else np.inf)
+    return {label: float(np.mean(values)) for label, values in excesses.items()}
 
 
-def errors_of(world: Garnet, contender: Contender, data: sources.Dataset, *, seed: int) -> tuple[float, float]:
-    """(excess, RMSE) of what the contender makes of the data."""
-    (values,) = iterates(world, [contender], data, seed=seed)
-    value = values[int(contender.last)]
+def errors_of(world: Garnet, setting: Setting, data: sources.Dataset, *, seed: int) -> tuple[float, float]:
+    """(excess, RMSE) of what the setting makes of the data."""
+    (values,) = iterates(world, [setting], data, seed=seed)
+    value = values[int(setting.last)]
     return world.excess(value), world.rmse(value)
 
 
-def _run(contender: Contender) -> Contender:
+def _run_of(setting: Setting) -> Setting:
     """What the average and the last iterate of one run have in common."""
-    return dataclasses.replace(contender, last=False)
+    return dataclasses.replace(setting, last=False)
 
 
-def iterates(world: Garnet, runs: list[Contender], data: sources.Dataset, *, seed: int) -> list[np.ndarray]:
+def iterates(world: Garnet, runs: list[Setting], data: sources.Dataset, *, seed: int) -> list[np.ndarray]:
     """The iterates (2, S) of every run; neighbours whose solvers differ in step sizes alone go at once, by vmap."""
-    found: list[np.ndarray] = []
+    values: list[np.ndarray] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", solvers.DivergenceWarning)  # of steps too large: their error says enough
         for _, alike in groupby(runs, lambda run: (run.weights, jax.tree.structure(run.solver))):
             group = list(alike)
             if len(group) == 1 or not isinstance(group[0].solver, solvers.StochasticSolver):
-                found += [np.asarray(run.iterates(world, data, seed), dtype=np.float64) for run in group]
+                values += [np.asarray(run.iterates(world, data, seed), dtype=np.float64) for run in group]
                 continue
             stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers), *(run.solver for run in group))
-            together = jax.vmap(partial(_of_solver, group[0], world=world, data=data, seed=seed))(stacked)
-            found += list(np.asarray(together, dtype=np.float64))
-    return found
+            together = jax.vmap(partial(_iterates_of, group[0], world=world, data=data, seed=seed))(stacked)
+            values += list(np.asarray(together, dtype=np.float64))
+    return values
 
 
-def _of_solver(run: Contender, solver: Any, *, world: Garnet, data: sources.Dataset, seed: int) -> jax.Array:
+def _iterates_of(run: Setting, solver: Any, *, world: Garnet, data: sources.Dataset, seed: int) -> jax.Array:
     return dataclasses.replace(run, solver=solver).iterates(world, data, seed)

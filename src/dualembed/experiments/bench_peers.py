@@ -154,8 +154,8 @@ def tabular_lstd(
     cross = ones.T @ inner @ ones
     paid = ones.T @ np.bincount(origins, log.rewards, minlength=entries) / rows
     penalty = np.append(0.0, np.full(entries, 1 / entries))
-    found = [np.linalg.lstsq(cross + np.diag(ridge * penalty), paid, rcond=None)[0] for ridge in ridges]
-    return [np.sum(shares * (ones @ weights).reshape(shape), axis=1) for weights in found]
+    solutions = [np.linalg.lstsq(cross + np.diag(ridge * penalty), paid, rcond=None)[0] for ridge in ridges]
+    return [np.sum(shares * (ones @ weights).reshape(shape), axis=1) for weights in solutions]
 
 
 def dual_dice(

@@ -54,8 +54,8 @@ class CartPole(World):
         return rng.uniform(-0.05, 0.05, (episodes, 4))
 
     def step(self, rng: np.random.Generator, states: np.ndarray, actions: np.ndarray) -> Step:
-        following = _pushed(states, np.where(actions == 1, 10.0, -10.0))
-        return following, np.ones(len(states)), _fallen(following)
+        following = _push(states, np.where(actions == 1, 10.0, -10.0))
+        return following, np.ones(len(states)), _has_fallen(following)
 
 
 @final
@@ -72,9 +72,9 @@ class NoisyCartPole(World):
     def step(self, rng: np.random.Generator, states: np.ndarray, actions: np.ndarray) -> Step:
         count = len(states)
         taken = np.where(rng.random(count) < 0.25, rng.integers(2, size=count), actions)
-        following = _pushed(states, np.where(taken == 1, 10.0, -10.0))
+        following = _push(states, np.where(taken == 1, 10.0, -10.0))
         following[:, [1, 3]] += 0.05 * rng.standard_normal((count, 2))
-        return following, 1 + 0.5 * rng.standard_normal(count), _fallen(following)
+        return following, 1 + 0.5 * rng.standard_normal(count), _has_fallen(following)
 
 
 @final
@@ -101,7 +101,7 @@ class Acrobot(World):
         slope3 = self._slope(states + h / 2 * slope2, torque)
         slope4 = self._slope(states + h * slope3, torque)
         following = states + h / 6 * (slope1 + 2 * slope2 + 2 * slope3 + slope4)
-        following[:, :2] = _wrapped(following[:, :2])
+        following[:, :2] = _wrap(following[:, :2])
         following[:, 2:] = np.clip(following[:, 2:], [-4 * np.pi, -9 * np.pi], [4 * np.pi, 9 * np.pi])
         above = -np.cos(following[:, 0]) - np.cos(following[:, 0] + following[:, 1]) > 1
         return following, np.where(above, 0.0, -1.0), above
@@ -137,7 +137,7 @@ class Pendulum(World):
     def step(self, rng: np.random.Generator, states: np.ndarray, actions: np.ndarray) -> Step:
         angle, speed = states.T
         torque = np.clip(actions, -2, 2)
-        cost = _wrapped(angle) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
+        cost = _wrap(angle) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
         speed = np.clip(speed + 0.05 * (15 * np.sin(angle) + 3 * torque), -8, 8)
         return np.stack([angle + 0.05 * speed, speed], axis=1), -cost, np.zeros(len(states), dtype=bool)
 
@@ -154,8 +154,8 @@ class MountainCar(World):
         return _in_the_valley(rng, episodes)
 
     def step(self, rng: np.random.Generator, states: np.ndarray, actions: np.ndarray) -> Step:
-        following = _driven(states, 0.001 * (actions - 1.0))
-        return following, -np.ones(len(states)), _arrived(following, 0.5)
+        following = _drive(states, 0.001 * (actions - 1.0))
+        return following, -np.ones(len(states)), _has_arrived(following, 0.5)
 
 
 @final
@@ -170,8 +170,8 @@ class MountainCarContinuous(World):
         return _in_the_valley(rng, episodes)
 
     def step(self, rng: np.random.Generator, states: np.ndarray, actions: np.ndarray) -> Step:
-        following = _driven(states, 0.0015 * np.clip(actions, -1, 1))
-        arrived = _arrived(following, 0.45)
+        following = _drive(states, 0.0015 * np.clip(actions, -1, 1))
+        arrived = _has_arrived(following, 0.45)
         return following, np.where(arrived, 100.0, 0.0) - 0.1 * actions**2, arrived
 
 
@@ -192,7 +192,7 @@ class Chain(World):
         return np.clip(states + moves, 0, 1), rewards, np.zeros(len(states), dtype=bool)
 
 
-def _pushed(states: np.ndarray, force: np.ndarray) -> np.ndarray:
+def _push(states: np.ndarray, force: np.ndarray) -> np.ndarray:
     """The cart 0.02 s after a push, by Euler's method."""
     _, speed, angle, turning = states.T
     cosine, sine = np.cos(angle), np.sin(angle)
@@ -201,7 +201,7 @@ def _pushed(states: np.ndarray, force: np.ndarray) -> np.ndarray:
     return states + 0.02 * np.stack([speed, pull - 0.05 * angular * cosine / 1.1, turning, angular], axis=1)
 
 
-def _fallen(states: np.ndarray) -> np.ndarray:
+def _has_fallen(states: np.ndarray) -> np.ndarray:
     return (np.abs(states[:, 0]) > 2.4) | (np.abs(states[:, 2]) > 12 * 2 * np.pi / 360)
 
 
@@ -209,7 +209,7 @@ def _in_the_valley(rng: np.random.Generator, episodes: int) -> np.ndarray:
     return np.stack([rng.uniform(-0.6, -0.4, episodes), np.zeros(episodes)], axis=1)
 
 
-def _driven(states: np.ndarray, force: np.ndarray) -> np.ndarray:
+def _drive(states: np.ndarray, force: np.ndarray) -> np.ndarray:
     """The car a step later; the wall on the left stops it."""
     position, speed = states.T
     speed = np.clip(speed + force - 0.0025 * np.cos(3 * position), -0.07, 0.07)
@@ -217,11 +217,11 @@ def _driven(states: np.ndarray, force: np.ndarray) -> np.ndarray:
     return np.stack([position, np.where((position <= -1.2) & (speed < 0), 0.0, speed)], axis=1)
 
 
-def _arrived(states: np.ndarray, goal: float) -> np.ndarray:
+def _has_arrived(states: np.ndarray, goal: float) -> np.ndarray:
     return (states[:, 0] >= goal) & (states[:, 1] >= 0)
 
 
-def _wrapped(angles: np.ndarray) -> np.ndarray:
+def _wrap(angles: np.ndarray) -> np.ndarray:
     return (angles + np.pi) % (2 * np.pi) - np.pi
 
 
@@ -296,15 +296,15 @@ def _softmax_of(level: Rule) -> Choice:
     """Of three actions with the preferences -level, 0 and level."""
 
     def three(observations: np.ndarray) -> np.ndarray:
-        found = level(observations)
-        preferences = np.stack([-found, np.zeros_like(found), found], axis=1)
+        strength = level(observations)
+        preferences = np.stack([-strength, np.zeros_like(strength), strength], axis=1)
         weights = np.exp(preferences - preferences.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
     return Choice(three)
 
 
-def _swinging(factor: float, deviation: float) -> Gaussian:
+def _swing_up(factor: float, deviation: float) -> Gaussian:
     """Swing the pendulum up by adding energy, and hold it there."""
 
     def torque(observations: np.ndarray) -> np.ndarray:
@@ -316,7 +316,7 @@ def _swinging(factor: float, deviation: float) -> Gaussian:
     return Gaussian(torque, deviation)
 
 
-def _with_the_speed(factor: float, deviation: float) -> Gaussian:
+def _push_along(factor: float, deviation: float) -> Gaussian:
     """Push the car to where it goes."""
     return Gaussian(lambda seen: factor * np.tanh(100 * seen[:, 1]), deviation)
 
@@ -338,10 +338,10 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "sharp": _softmax_of(lambda seen: -8.0 * seen[:, 4]),
     },
     "pendulum": {
-        "logged": _swinging(1.0, 0.6),
-        "mild": _swinging(0.8, 0.5),
-        "soft": _swinging(0.9, 0.3),
-        "sharp": _swinging(0.9, 0.1),
+        "logged": _swing_up(1.0, 0.6),
+        "mild": _swing_up(0.8, 0.5),
+        "soft": _swing_up(0.9, 0.3),
+        "sharp": _swing_up(0.9, 0.1),
     },
     "mountaincar": {
         "logged": _softmax_of(lambda seen: 100.0 * seen[:, 1]),
@@ -350,10 +350,10 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "sharp": _softmax_of(lambda seen: 3000.0 * seen[:, 1]),
     },
     "mountaincarcontinuous": {
-        "logged": _with_the_speed(0.8, 0.4),
-        "mild": _with_the_speed(0.65, 0.4),
-        "soft": _with_the_speed(1.0, 0.3),
-        "sharp": _with_the_speed(0.8, 0.1),
+        "logged": _push_along(0.8, 0.4),
+        "mild": _push_along(0.65, 0.4),
+        "soft": _push_along(1.0, 0.3),
+        "sharp": _push_along(0.8, 0.1),
     },
     "chain": {
         "logged": _right(lambda seen: np.full(len(seen), 0.5)),
@@ -385,12 +385,12 @@ class Log:
     whole: np.ndarray
 
 
-def logged(world: World, policy: Policy, *, rows: int, seed: int) -> Log:
+def play_log(world: World, policy: Policy, *, rows: int, seed: int) -> Log:
     """The first `rows` transitions of episodes that the policy plays one after the other."""
     rng = np.random.default_rng((seed, 0))
-    played = [_played(world, policy, rng)]
+    played = [_play_episodes(world, policy, rng)]
     while sum(len(each["reward"]) for each in played) < rows:
-        played.append(_played(world, policy, rng, first=_BATCH * len(played)))
+        played.append(_play_episodes(world, policy, rng, first=_BATCH * len(played)))
     every = {name: np.concatenate([each[name] for each in played]) for name in played[0]}
     table = {name: column[:rows] for name, column in every.items()}
     labels, lengths = np.unique(table["episode"], return_counts=True)
@@ -411,7 +411,7 @@ def logged(world: World, policy: Policy, *, rows: int, seed: int) -> Log:
 _BATCH = 16  # episodes that are played at once
 
 
-def _played(world: World, policy: Policy, rng: np.random.Generator, first: int = 0) -> dict[str, np.ndarray]:
+def _play_episodes(world: World, policy: Policy, rng: np.random.Generator, first: int = 0) -> dict[str, np.ndarray]:
     """Episodes up to their ends or the world's limit, one after the other, labelled from `first` on."""
     states, playing, parts = world.reset(rng, _BATCH), np.arange(_BATCH), []
     for step in range(world.limit):
@@ -443,13 +443,13 @@ def true_values(world: str, policy: str, discounts: Sequence[float]) -> dict[flo
     code = Path(__file__).read_bytes()
     kept = _folder() / f"{hashlib.sha256(code + asked.encode()).hexdigest()[:24]}.json"
     try:
-        found = json.loads(kept.read_text())
+        values = json.loads(kept.read_text())
     except (OSError, ValueError):
-        found = _values(WORLDS[world], POLICIES[world][policy], discounts, episodes)
+        values = _values(WORLDS[world], POLICIES[world][policy], discounts, episodes)
         from dualembed.files import write_atomically
 
-        write_atomically(kept, json.dumps(found))
-    return {discount: (value, error) for discount, (value, error) in zip(discounts, found, strict=True)}
+        write_atomically(kept, json.dumps(values))
+    return {discount: (value, error) for discount, (value, error) in zip(discounts, values, strict=True)}
 
 
 def _folder() -> Path:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import baselines, kernels, problems, schedules, solvers, sources, spaces
-from dualembed.experiments.bellman import smoothed
+from dualembed.experiments.bellman import smooth
 from dualembed.experiments.experiment import (
     Axes,
     Candidates,
@@ -118,7 +118,7 @@ class Trial:
 
     def local_average(self, x: np.ndarray) -> np.ndarray:
         """E[f*(z) | x]."""
-        return np.asarray(smoothed(self.truth, DEVIATION)(x), dtype=np.float64)  # type: ignore[misc]  # a Gaussian's
+        return np.asarray(smooth(self.truth, DEVIATION)(x), dtype=np.float64)  # type: ignore[misc]  # a Gaussian's
 
     def excess(self, function: spaces.Function) -> float:
         """½ E_x (E[f(z) | x] - E[f*(z) | x])²."""

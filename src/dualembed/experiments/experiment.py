@@ -119,7 +119,7 @@ class Experiment:
         return {name: recorded.get(name, {}) for name in self.contenders}
 
 
-def named(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in NAMES:
         raise InputError(f"there is no experiment named {name!r}; choose one of: {', '.join(NAMES)}")

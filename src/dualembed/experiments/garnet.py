@@ -98,11 +98,11 @@ class Garnet:
         checks.count("rows", rows)
         checks.count("seed", seed, at_least=0)
         rng = np.random.default_rng(seed)
-        state = drawn(rng, np.tile(self.visits, (rows, 1)))
+        state = draw_rows(rng, np.tile(self.visits, (rows, 1)))
         columns = {"state": state, "reward": self.reward[state]}
         for prefix in ("", "second_"):
-            action = drawn(rng, self.behaviour[state])
-            columns[f"{prefix}next_state"] = drawn(rng, self.transitions[state, action])
+            action = draw_rows(rng, self.behaviour[state])
+            columns[f"{prefix}next_state"] = draw_rows(rng, self.transitions[state, action])
             columns[f"{prefix}weight"] = self.target[state, action] / self.behaviour[state, action]
         return sources.Dataset(**columns)
 
@@ -177,7 +177,7 @@ def garnet(
     return Garnet(transitions, reward, behaviour if random_behaviour else uniform, target, table)
 
 
-def normalised(data: sources.Dataset) -> sources.Dataset:
+def normalise_weights(data: sources.Dataset) -> sources.Dataset:
     """The same transitions with weights ρ over their mean in each state: weighted importance sampling.
 
     E[ρ | s] = 1 is known, so that a state's mean of ρ says by how much chance drew too many large weights; what it
@@ -198,7 +198,7 @@ def cuts(rng: np.random.Generator, parts: int, shape: tuple[int, ...]) -> np.nda
     return np.diff(np.concatenate([ends, inner, ends + 1], axis=-1), axis=-1)
 
 
-def drawn(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
+def draw_rows(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
     """One number for each row of probabilities (n, k)."""
     levels = np.cumsum(probabilities, axis=1)
     # A uniform number below the last level, which rounding may have left short of 1, falls on a piece that has length.
@@ -249,11 +249,11 @@ class EpisodicGarnet:
         """So many transitions of the acting policy; a state is its number."""
         rng = np.random.default_rng((seed, 8))
         episodes = -(-rows // self.steps)
-        state = drawn(rng, np.tile(self.starts, (episodes, 1)))
+        state = draw_rows(rng, np.tile(self.starts, (episodes, 1)))
         parts = []
         for _ in range(self.steps):
-            action = drawn(rng, self.world.behaviour[state])
-            following = drawn(rng, self.world.transitions[state, action])
+            action = draw_rows(rng, self.world.behaviour[state])
+            following = draw_rows(rng, self.world.transitions[state, action])
             parts.append((state, action, following))
             state = following
         states, actions, following = (np.stack(each, axis=1).ravel()[:rows] for each in zip(*parts, strict=True))

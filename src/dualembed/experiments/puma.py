@@ -115,10 +115,10 @@ def orientations(angles: jax.Array) -> jax.Array:
         [zero, across, along],
     ]
     turns = jnp.stack([jnp.stack([jnp.broadcast_to(x, (JOINTS,)) for x in row], -1) for row in rows], -2)
-    found = [turns[0]]
+    products = [turns[0]]
     for turn in turns[1:]:
-        found.append(found[-1] @ turn)
-    return jnp.stack(found)
+        products.append(products[-1] @ turn)
+    return jnp.stack(products)
 
 
 def arm(angles: jax.Array) -> tuple[jax.Array, Bodies]:

@@ -126,8 +126,8 @@ class LookedUp(eqx.Module):
     def __call__(self, sample: Sample) -> Terms:
         """Points (B, K, m) and context (B, m) looked up by their numbers."""
         terms = self.numbered(sample)
-        found = self.draws[terms.points[:, :, 0].astype(int)], self.molecules[terms.context[:, 0].astype(int)]
-        return eqx.tree_at(lambda each: (each.points, each.context), terms, found)
+        features = self.draws[terms.points[:, :, 0].astype(int)], self.molecules[terms.context[:, 0].astype(int)]
+        return eqx.tree_at(lambda each: (each.points, each.context), terms, features)
 
 
 def as_they_are(features: Any) -> Any:
@@ -184,7 +184,7 @@ class ClosedForm(Contender):
         split = split_of(seed, samples)
         curve = curve_of_shares(split, settings)
         fewer = grams(split.size, TRAINING_DRAWS, (settings["bandwidth"],))[0]
-        absolute, _ = fitted(split, fewer, settings["penalty"])
+        absolute, _ = fit_errors(split, fewer, settings["penalty"])
         curve.extras[f"MAE with {TRAINING_DRAWS} draws"] = absolute
         return curve
 
@@ -195,7 +195,7 @@ class ClosedForm(Contender):
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
         """The error of a fit to the whole training set, for each setting."""
         split = split_of(seed, samples)
-        return [fitted(split, _gram(split, each), each["penalty"])[0] for each in candidates]
+        return [fit_errors(split, _gram(split, each), each["penalty"])[0] for each in candidates]
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class SelfTuned(Contender):
         split = split_of(seed, samples)
         held = Split(split.size, split.learnt[0], hidden=split.tested)
         candidates = ClosedForm().grid()
-        scores = [fitted(held, _gram(held, each), each["penalty"])[0] for each in candidates]
+        scores = [fit_errors(held, _gram(held, each), each["penalty"])[0] for each in candidates]
         chosen = candidates[int(np.argmin(scores))]
         curve = curve_of_shares(split, chosen)
         curve.extras.update(chosen)
@@ -224,12 +224,12 @@ def _gram(split: Split, settings: Settings) -> np.ndarray:
 def curve_of_shares(split: Split, settings: Settings) -> Curve:
     """Errors over draws seen, as ever more of the training set is learnt from."""
     gram = _gram(split, settings)
-    pairs = [fitted(split, gram, settings["penalty"], every=every) for every in SHARES]
+    pairs = [fit_errors(split, gram, settings["penalty"], every=every) for every in SHARES]
     samples = [len(split.rows()[0][::every]) * DRAWS for every in SHARES]
     return Curve(samples, [absolute for absolute, _ in pairs], {"RMSE": pairs[-1][1]})
 
 
-def fitted(split: Split, gram: np.ndarray, penalty: float, *, every: int = 1) -> tuple[float, float]:
+def fit_errors(split: Split, gram: np.ndarray, penalty: float, *, every: int = 1) -> tuple[float, float]:
     """Both errors on the tested fold of a fit to every `every`-th molecule of the others."""
     training, testing = split.rows()
     energy = some_molecules(split.size).energy

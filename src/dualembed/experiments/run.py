@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from dualembed import __version__
 from dualembed.checks import InputError
 from dualembed.experiments import NAMES
-from dualembed.experiments.experiment import TUNING_SEEDS, Contender, Curve, Experiment, Settings, named
+from dualembed.experiments.experiment import TUNING_SEEDS, Contender, Curve, Experiment, Settings, find_experiment
 from dualembed.experiments.report import Method, Report
 from dualembed.progress import Track
 
@@ -235,7 +235,7 @@ def worker_pool(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
 
     Other processes know an experiment by its name only: one without a name is worked on in this one.
     """
-    shared = experiment.name in NAMES and named(experiment.name) is experiment
+    shared = experiment.name in NAMES and find_experiment(experiment.name) is experiment
     if jobs == 1 or not shared:
         yield lambda tasks: ((task, task.answer(experiment.contenders[task.method])) for task in tasks)
         return
@@ -301,7 +301,7 @@ class TaskQueue(Generic[SomeWork]):
 
 
 def _answer(task: Work) -> Any:
-    return task.answer(named(task.experiment).contenders[task.method])
+    return task.answer(find_experiment(task.experiment).contenders[task.method])
 
 
 @contextmanager

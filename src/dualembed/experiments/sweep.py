@@ -44,13 +44,13 @@ def sweep(experiment: Experiment, *, quick: bool, progress: Track, ledger: Ledge
             _compute(tasks, answers, ledger, progress=progress, label=label)
             for race in running:
                 race.end(this, _errors(experiment, race, this, ledger))
-    return {"chosen": _chosen(experiment, races), "sweep": _record(experiment, races, rounds, samples)}
+    return {"chosen": _choices(experiment, races), "sweep": _record(experiment, races, rounds, samples)}
 
 
-def write_settings(found: dict[str, Any], folder: Path) -> Path:
+def write_settings(results: dict[str, Any], folder: Path) -> Path:
     """Write what the sweep found as settings.json into the folder; return its path."""
     path = folder / "settings.json"
-    write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return path
 
 
@@ -141,7 +141,7 @@ def _errors(experiment: Experiment, race: Race, this: Round, ledger: Ledger) -> 
     return [sum(math.inf if math.isnan(one) else one for one in own) / len(own) for own in zip(*trials, strict=True)]
 
 
-def _chosen(experiment: Experiment, races: list[Race]) -> dict[str, Settings]:
+def _choices(experiment: Experiment, races: list[Race]) -> dict[str, Settings]:
     chosen: dict[str, Settings] = {name: {} for name in experiment.contenders}
     for race in races:
         best = race.left[0]
