@@ -208,10 +208,10 @@ def test_random_features_come_close_to_the_kernel_they_approximate() -> None:
 
 def test_at_most_the_cap_is_embedded_and_no_transition_twice() -> None:
     every = EmbeddedTransitions.of(problems.PolicyEvaluation(sources.Dataset(**chain(reward=np.arange(32.0))), 0.8))
-    few = every.drawn(jax.random.key(0), 10)
+    few = every.sample(jax.random.key(0), 10)
     assert len(np.unique(few.reward)) == 10
     np.testing.assert_array_equal(few.state[:, 0], every.state[few.reward.astype(int), 0])
-    assert every.drawn(jax.random.key(0), None) is every
+    assert every.sample(jax.random.key(0), None) is every
     problem = problems.PolicyEvaluation(sources.Dataset(**chain()), 0.8)
     assert kernel_rival(cap=10, steps=5).fit(0, problem).dual.function.expected.centres.shape == (10, 1)
 

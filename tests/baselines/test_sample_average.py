@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import dualembed as de
 from dualembed import baselines, losses, problems, solvers, sources, spaces
-from dualembed.baselines.least_squares import least_squares_weights, newton_descent, primal_features
+from dualembed.baselines.least_squares import least_squares_weights, newton_descent, primal_features, sample_risk
 
 CUBIC = spaces.Basis(lambda z: jnp.concatenate([z**k for k in range(4)], axis=1))
 ROWS = 200
@@ -38,7 +38,7 @@ def test_for_the_square_loss_it_is_ridge_regression_on_the_moments(penalty: floa
 def test_newton_on_the_square_loss_takes_one_step_to_the_exact_solution() -> None:
     problem = saddle(losses.Square(), table(), 0.25)
     features = primal_features(jax.random.key(0), problem)
-    theta, gradients = newton_descent(problem, features, tolerance=1e-12, steps=5)
+    theta, gradients = newton_descent(sample_risk(problem, features), np.zeros(4), tolerance=1e-12, steps=5)
     np.testing.assert_allclose(theta, least_squares_weights(problem, features), rtol=1e-10)
     assert len(gradients) == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any, final
 
@@ -12,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
+from dualembed.baselines.instrumental import sample_arrays
+from dualembed.baselines.least_squares import Risk, loss_derivatives, newton_descent
 from dualembed.links import Legendre
 from dualembed.losses import Loss, Square
 from dualembed.saddle import DualFunction
@@ -24,8 +25,8 @@ from dualembed.spaces.nystrom import Nystrom, whitened
 
 PENALTIES = np.logspace(1, -9, 21)  # of f, falling, so that each solution starts the search for the next
 EMBEDDING_PENALTIES = np.logspace(0, -8, 25)
-TOLERANCE = 1e-9  # of the gradient, against its size at f = 0
-NEWTON_STEPS, HALVINGS = 100, 30
+TOLERANCE = 1e-10  # of the gradient, against what the rows could make of it at f = 0
+NEWTON_STEPS = 100
 
 
 @final
@@ -77,7 +78,8 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
 
     def fit(self, *, context: Any, target: Any, draws: Any) -> Result:
         """f from contexts x (n, dx), targets y (n,) and draws z (n, dz) or (n, M, dz)."""
-        x, y, z = _columns(context, target, draws)
+        x, y, z = sample_arrays(context=(context, (1, 2)), target=(target, (1,)), draws=(draws, (1, 2, 3)))
+        x, z = x.reshape(len(x), -1), z if z.ndim == 3 else z.reshape(len(z), 1, -1)
         self.loss.check_targets(y)
         if self.penalty is None and len(y) < 2 * self.folds:
             raise checks.InputError(
@@ -99,7 +101,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
 
     def _features(self, kernel: kernels.Kernel | None, points: np.ndarray) -> FeatureMap:
         """Orthonormal features: of the RKHS on all the points up to the cap, of landmarks beyond it."""
-        kernel = standardised(points) if kernel is None else kernel
+        kernel = median_kernel(points) if kernel is None else kernel
         kernel.check(points.shape[1])
         landmarks = np.unique(points, axis=0)
         if len(landmarks) > self.cap:
@@ -127,7 +129,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
                 phi[kept] @ EmbeddingFirstStage(phi[kept], psi[kept]).operator(first), y[kept], self.loss, PENALTIES
             )
             predicted = EmbeddingFirstStage(phi[held], psi[held] @ np.asarray(path).T).without_own(first)
-            errors += np.sum(_of_loss(self.loss, "value", predicted, y[held][:, None]), axis=0)
+            errors += np.sum(loss_derivatives(self.loss, predicted, y[held][:, None])[0], axis=0)
         return first, float(PENALTIES[np.nanargmin(errors)])
 
 
@@ -165,67 +167,19 @@ def second_stage(means: np.ndarray, y: np.ndarray, loss: Loss, penalties: Any) -
     if loss.quadratic:
         pull = design.T @ y
         return [vectors @ (pull / (values + len(y) * each)) for each in penalties], 0.0
-    path, start, residual = [], np.zeros(len(values)), 0.0
+    path, start, residuals = [], np.zeros(len(values)), [0.0]
     for penalty in penalties:
-        start, residual = newton(design, y, loss, penalty=penalty, start=start)
+        risk = Risk(loss, design, y, penalty=penalty)
+        start, residuals = newton_descent(risk, start, tolerance=TOLERANCE, steps=NEWTON_STEPS)
         path.append(vectors @ start)
-    return path, residual
+    return path, residuals[-1]
 
 
-def newton(
-    design: np.ndarray, y: np.ndarray, loss: Loss, *, penalty: float, start: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """argmin over c of mean loss_y(design c) + λ/2 |c|², by Newton steps halved until they help; its gradient."""
-
-    def objective(c: np.ndarray) -> float:
-        return float(np.mean(_of_loss(loss, "value", design @ c, y)) + penalty / 2 * c @ c)
-
-    size = max(np.linalg.norm(design.T @ _of_loss(loss, "slope", 0 * y, y)) / len(y), np.finfo(float).tiny)
-    c, value = start, objective(start)
-    for taken in itertools.count():
-        fitted = design @ c
-        gradient = design.T @ _of_loss(loss, "slope", fitted, y) / len(y) + penalty * c
-        relative = float(np.linalg.norm(gradient) / size)
-        if relative <= TOLERANCE or taken == NEWTON_STEPS:
-            return c, relative
-        curvature = _of_loss(loss, "curvature", fitted, y)
-        hessian = design.T @ (curvature[:, None] * design) / len(y) + penalty * np.eye(len(c))
-        step = np.linalg.solve(hessian, gradient)
-        for halving in range(HALVINGS):
-            moved = c - step * 0.5**halving
-            lower = objective(moved)
-            # At the bottom a step gains less than rounding: it is taken unless the value rises by more than that.
-            if lower <= value - 1e-4 * 0.5**halving * float(step @ gradient) + 1e-15 * abs(value):
-                break
-        else:
-            return c, relative
-        c, value = moved, lower
-    raise AssertionError("unreachable: the count has no end")
-
-
-def standardised(points: np.ndarray) -> kernels.Gaussian:
+def median_kernel(points: np.ndarray) -> kernels.Gaussian:
     """The Gaussian kernel of each coordinate's deviation times the median distance of standardised points."""
     scale = points.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     return kernels.Gaussian(jnp.asarray(scale * kernels.median_bandwidth(points / scale)))
-
-
-def _of_loss(loss: Loss, what: str, v: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The loss's value, slope or curvature in float64."""
-    with jax.enable_x64(True):
-        return np.asarray(getattr(loss, what)(jnp.asarray(v), jnp.asarray(y)), dtype=np.float64)
-
-
-def _columns(context: Any, target: Any, draws: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The samples as float64 arrays x (n, dx), y (n,), z (n, M, dz), checked."""
-    given = {"context": (context, (1, 2)), "target": (target, (1,)), "draws": (draws, (1, 2, 3))}
-    for name, (value, ranks) in given.items():
-        checks.array(name, value, ndim=ranks)
-    rows = {name: len(value) for name, (value, _) in given.items()}
-    if len(set(rows.values())) > 1:
-        raise checks.InputError(f"context, target and draws need equally many rows, but have {rows}")
-    x, y, z = (np.asarray(value, dtype=np.float64) for value, _ in given.values())
-    return x.reshape(len(x), -1), y, z if z.ndim == 3 else z.reshape(len(z), 1, -1)
 
 
 def _stop_message(residual: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -51,7 +51,7 @@ class KernelIV(eqx.Module):
 
     def fit(self, x: Any, y: Any, z: Any) -> Result:
         """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
-        x, y, z = sample_arrays(x, y, z)
+        x, y, z = iv_arrays(x, y, z)
         if len(y) < 4:
             raise checks.InputError(f"KernelIV splits its samples in two and needs at least 4, not {len(y)}")
         if not np.any(np.ptp(z, axis=0)):
@@ -159,7 +159,7 @@ class TwoStageLeastSquares(eqx.Module):
 
     def fit(self, x: Any, y: Any, z: Any) -> Result:
         """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
-        x, y, z = sample_arrays(x, y, z)
+        x, y, z = iv_arrays(x, y, z)
         psi, phi = Monomials.of(x, self.degree), Monomials.of(z, self.degree)
         if not psi.size <= phi.size <= len(y):
             raise checks.InputError(
@@ -221,15 +221,20 @@ class Monomials(FeatureMap):
         return xp.concatenate(blocks, axis=1)
 
 
-def sample_arrays(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The samples as float64 arrays (n, dx), (n,), (n, dz), checked."""
-    given = {"x": x, "y": y, "z": z}
-    for name, value in given.items():
-        checks.array(name, value, ndim=1 if name == "y" else (1, 2))
-    rows = {name: len(value) for name, value in given.items()}
+def sample_arrays(**columns: tuple[Any, tuple[int, ...]]) -> Iterator[np.ndarray]:
+    """The columns in float64, each given with the ranks that it may have; refused unless of equally many rows."""
+    for name, (value, ranks) in columns.items():
+        checks.array(name, value, ndim=ranks)
+    rows = {name: len(value) for name, (value, _) in columns.items()}
     if len(set(rows.values())) > 1:
-        raise checks.InputError(f"x, y and z need equally many rows, but have {rows}")
-    x, y, z = (np.asarray(value, dtype=np.float64) for value in given.values())
+        *others, last = rows
+        raise checks.InputError(f"{', '.join(others)} and {last} need equally many rows, but have {rows}")
+    return (np.asarray(value, dtype=np.float64) for value, _ in columns.values())
+
+
+def iv_arrays(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The samples as float64 arrays (n, dx), (n,), (n, dz), checked."""
+    x, y, z = sample_arrays(x=(x, (1, 2)), y=(y, (1,)), z=(z, (1, 2)))
     return x.reshape(len(x), -1), y, z.reshape(len(z), -1)
 
 

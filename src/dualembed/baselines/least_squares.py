@@ -168,7 +168,8 @@ class BatchSAA(Solver):
         if saddle.loss.quadratic:
             theta, residuals = least_squares_weights(saddle, features), [0.0]
         else:
-            theta, residuals = newton_descent(saddle, features, tolerance=float(self.tolerance), steps=self.steps)
+            risk, start = sample_risk(saddle, features), np.zeros(features.size)
+            theta, residuals = newton_descent(risk, start, tolerance=float(self.tolerance), steps=self.steps)
         function = LinearFunction(features, theta)
         nothing = no_dual(saddle)
         rows = finite_data(saddle.problem).rows
@@ -227,53 +228,57 @@ def least_squares_weights(saddle: Saddle, features: FeatureMap) -> np.ndarray:
     return vectors @ (inverse * (vectors.T @ np.asarray(sums.primal_target)) / sums.rows)
 
 
-def newton_descent(
-    saddle: Saddle, features: FeatureMap, *, tolerance: float, steps: int
-) -> tuple[np.ndarray, list[float]]:
-    """(θ, relative gradients at the start and after each step) of Newton's method from zero."""
-    risk = Risk(saddle, features)
-    theta = np.zeros(features.size)
+class Risk:
+    """mean loss_y(design θ + offset) + penalty/2 |θ|² with its derivatives, in float64."""
+
+    def __init__(
+        self, loss: Loss, design: np.ndarray, target: np.ndarray, *, penalty: float, offset: np.ndarray | float = 0.0
+    ) -> None:
+        self.loss, self.design, self.target, self.penalty, self.offset = loss, design, target, penalty, offset
+        self.bulk = float(np.mean(np.sum(design**2, axis=1)))
+        slope = loss_derivatives(loss, offset + 0.0 * target, target)[1]
+        self.scale = max(float(np.sqrt(self.bulk * np.mean(slope**2))), np.finfo(float).tiny)
+
+    def value(self, theta: np.ndarray) -> float:
+        """The risk at θ."""
+        value = loss_derivatives(self.loss, self.design @ theta + self.offset, self.target)[0]
+        return float(np.mean(value)) + self.penalty / 2 * float(theta @ theta)
+
+    def derivatives(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Its gradient (m,) and second derivatives (m, m) at θ."""
+        _, slope, curvature = loss_derivatives(self.loss, self.design @ theta + self.offset, self.target)
+        second = (curvature[:, None] * self.design).T @ self.design / len(slope)
+        return self.design.T @ slope / len(slope) + self.penalty * theta, second + self.penalty * np.eye(len(theta))
+
+
+def sample_risk(saddle: Saddle, features: FeatureMap) -> Risk:
+    """The risk of the saddle's samples, θ being the weights of the features."""
+    tiles = list(iter_terms(saddle.problem))
+    design = np.concatenate([moment_features(to_numpy(features), terms.points, terms.weights) for terms in tiles])
+    offset, target = (np.concatenate([getattr(terms, name) for terms in tiles]) for name in ("offset", "target"))
+    return Risk(saddle.loss, design, target, penalty=penalty_value(saddle.primal_penalty), offset=offset)
+
+
+def newton_descent(risk: Risk, start: np.ndarray, *, tolerance: float, steps: int) -> tuple[np.ndarray, list[float]]:
+    """(θ, gradients relative to the risk's scale at the start and after each step) of Newton's method."""
+    theta = start
     gradient, curvature = risk.derivatives(theta)
-    scale = max(risk.scale, np.finfo(float).tiny)
-    residuals = [float(np.linalg.norm(gradient)) / scale]
+    residuals = [float(np.linalg.norm(gradient)) / risk.scale]
     while residuals[-1] > tolerance and len(residuals) <= steps:
         moved = _take_step(risk, theta, gradient, curvature=curvature)
         if moved is None:
             break
         theta = moved
         gradient, curvature = risk.derivatives(theta)
-        residuals.append(float(np.linalg.norm(gradient)) / scale)
+        residuals.append(float(np.linalg.norm(gradient)) / risk.scale)
     return theta, residuals
 
 
-class Risk:
-    """mean loss_y(gᵀθ + offset) + λ1/2 |θ|² with its derivatives, in float64."""
-
-    def __init__(self, saddle: Saddle, features: FeatureMap) -> None:
-        tiles = list(iter_terms(saddle.problem))
-        self.loss, self.penalty = saddle.loss, penalty_value(saddle.primal_penalty)
-        self.g = np.concatenate([moment_features(to_numpy(features), terms.points, terms.weights) for terms in tiles])
-        self.offset, self.target = (np.concatenate([getattr(t, name) for t in tiles]) for name in ("offset", "target"))
-        self.bulk = float(np.mean(np.sum(self.g**2, axis=1)))
-        _, slope, _ = self._rows(self.offset)
-        self.scale = float(np.sqrt(self.bulk * np.mean(slope**2)))
-
-    def value(self, theta: np.ndarray) -> float:
-        """The risk at θ."""
-        value, _, _ = self._rows(self.g @ theta + self.offset)
-        return float(np.mean(value)) + self.penalty / 2 * float(theta @ theta)
-
-    def derivatives(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Its gradient (m,) and second derivatives (m, m) at θ."""
-        _, slope, curvature = self._rows(self.g @ theta + self.offset)
-        rows = len(slope)
-        second = (curvature[:, None] * self.g).T @ self.g / rows + self.penalty * np.eye(len(theta))
-        return self.g.T @ slope / rows + self.penalty * theta, second
-
-    def _rows(self, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        with jax.enable_x64(True):
-            value, slope, curvature = _derivatives(self.loss, moment, self.target)
-            return np.asarray(value), np.asarray(slope), np.asarray(curvature)
+def loss_derivatives(loss: Loss, v: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The loss, its slope and its curvature at each v, in float64."""
+    with jax.enable_x64(True):
+        value, slope, curvature = _derivatives(loss, v, y)
+        return np.asarray(value), np.asarray(slope), np.asarray(curvature)
 
 
 @jax.jit

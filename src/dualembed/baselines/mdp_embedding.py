@@ -66,7 +66,7 @@ class EmbeddedTransitions(eqx.Module):
             (1 - table.get("terminated", 0 * ones)) * float(problem.discount) ** table.get("steps", ones),
         )
 
-    def drawn(self, key: jax.Array, cap: int | None) -> EmbeddedTransitions:
+    def sample(self, key: jax.Array, cap: int | None) -> EmbeddedTransitions:
         """At most `cap` of them, at random."""
         if cap is None or cap >= len(self.reward):
             return self
@@ -103,7 +103,7 @@ class EmbeddedSGD(eqx.Module):
         The dual is V's Bellman residual V(s) - Σ_i β_i(s) (r_i + γ V(s'_i)), by the same embedding.
         """
         compilation.enable_cache()
-        ready = self.prepared(key, problem)
+        ready = self.prepare(key, problem)
         embedding, kept, course, order = ready.embedding, ready.kept, ready.course, ready.order
         probe = probe if probe is None or isinstance(probe, Probe) else Probe(probe)
         wanted = probe.marks(self.steps) if probe else set()
@@ -131,17 +131,17 @@ class EmbeddedSGD(eqx.Module):
             warnings.warn(message, DivergenceWarning, stacklevel=2)
         return Result(averaged.primal, averaged.dual, trace, not message, last, int(run.taken), message)
 
-    def prepared(self, key: jax.Array | int, problem: PolicyEvaluation) -> Prepared:
+    def prepare(self, key: jax.Array | int, problem: PolicyEvaluation) -> Preparation:
         """The embedding, which no step size changes, and the order of the rows."""
         data = EmbeddedTransitions.of(problem)
         draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
-        kept = data.drawn(draw_key, self.cap)
+        kept = data.sample(draw_key, self.cap)
         embedding, course = self.embed(embed_key, kept, data)
         order = finite_data(problem).plan(order_key, batch=self.batch, steps=self.steps).order
         with jax.enable_x64(True):
             # In float32 what is kept up would drift away from the weights it follows, step by step.
             course = jax.tree.map(jnp.asarray, course)
-        return Prepared(kept, embedding, course, order, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
+        return Preparation(kept, embedding, course, order, 1e5 * (float(np.max(np.abs(data.reward))) or 1.0))
 
     def _stop_message(self, run: EmbeddedRun) -> str:
         """What went otherwise than planned; empty when nothing did."""
@@ -331,7 +331,7 @@ class FeatureCourse(Course):
         return LinearFunction(self.features, weights)
 
 
-class Prepared(NamedTuple):
+class Preparation(NamedTuple):
     """All that a run needs before its first step; its values count as diverging beyond the limit."""
 
     kept: EmbeddedTransitions
@@ -343,7 +343,9 @@ class Prepared(NamedTuple):
     def begin(self) -> EmbeddedRun:
         """The run before its first step."""
         with jax.enable_x64(True):
-            return EmbeddedRun.begin(self.course, self.limit)
+            weights, kept_up = self.course.begin()
+            zero, alive, taken = jnp.zeros(()), jnp.asarray(True), jnp.asarray(0)
+            return EmbeddedRun(weights, kept_up, weights, zero, alive, taken, jnp.asarray(self.limit))
 
 
 class EmbeddedRun(eqx.Module):
@@ -356,14 +358,6 @@ class EmbeddedRun(eqx.Module):
     alive: jax.Array
     taken: jax.Array
     limit: jax.Array
-
-    @staticmethod
-    def begin(course: Course, limit: float) -> EmbeddedRun:
-        """The run before its first step."""
-        weights, kept_up = course.begin()
-        return EmbeddedRun(
-            weights, kept_up, weights, jnp.zeros(()), jnp.asarray(True), jnp.asarray(0), jnp.asarray(limit)
-        )
 
 
 @jax.jit

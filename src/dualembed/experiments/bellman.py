@@ -316,7 +316,7 @@ class KernelMDP(Stepping):
         """(averaged, last) metrics of settings that differ in their steps only, which share an embedding."""
         setup = self.evaluation.setup(seed, samples)
         error = setup.judge(rough)
-        ready = self._rival(group[0], samples).prepared(seed, setup.problem)  # type: ignore[arg-type]
+        ready = self._rival(group[0], samples).prepare(seed, setup.problem)  # type: ignore[arg-type]
 
         @jax.vmap
         def finish(steps: dict[str, jax.Array]) -> EmbeddedRun:

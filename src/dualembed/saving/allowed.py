@@ -146,6 +146,7 @@ PARTS: dict[str, dict[str, str]] = {
     },
 }
 RENAMED: dict[str, str] = {
+    "baselines.Prepared": "Preparation",
     "baselines.Run": "EmbeddedRun",
     "baselines.Transitions": "EmbeddedTransitions",
     "control.Round": "Improvement",
