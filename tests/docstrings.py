@@ -26,11 +26,7 @@ INHERITED = ("GL08", "PR01", "RT01", "YD01", "SS02")  # what an override need no
 
 LATER = (  # rooms not checked yet
     "answers",
-    "baselines",
-    "comparison",
-    "control",
     "data",
-    "embeddings",
     "estimators",
     "plot",
     "report",

@@ -18,13 +18,37 @@ from dualembed.linear.path import Estimates
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The values of policies by their names, and the difference of any two, `difference(first, second)`."""
+    """The values of policies, and their differences, from `compare`.
+
+    Attributes
+    ----------
+    values : Mapping[str, Answer]
+        The value of each policy by its name.
+    differences : Mapping[tuple[str, str], Answer]
+        The difference of two policies by their names, the first minus the second, each pair once.
+    """
 
     values: Mapping[str, Answer]
     differences: Mapping[tuple[str, str], Answer]
 
     def difference(self, first: str, second: str) -> Answer:
-        """By how much the first policy is worth more than the second."""
+        """Tell by how much the first policy is worth more than the second.
+
+        Parameters
+        ----------
+        first, second : str
+            Names of policies.
+
+        Returns
+        -------
+        Answer
+            The difference, with its own error.
+
+        Raises
+        ------
+        InputError
+            If there is no policy of that name.
+        """
         for name in (first, second):
             if name not in self.values:
                 raise checks.InputError(f"there is no policy {name!r}; there are {', '.join(self.values)}")
@@ -36,7 +60,18 @@ class Comparison:
         return dataclasses.replace(other, value=-other.value, question=f"{first} minus {second}")
 
     def table(self, level: float = 0.95) -> list[dict[str, Any]]:
-        """A row for each value and each difference: what, value, stderr, lower, upper, verdict; for a data frame."""
+        """List all values and all differences, for a data frame.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Level of the intervals.
+
+        Returns
+        -------
+        list of dict
+            Rows with the keys what, value, stderr, lower, upper and verdict.
+        """
         answers = [*self.values.items(), *((f"{a} minus {b}", each) for (a, b), each in self.differences.items())]
         rows = []
         for what, answer in answers:
@@ -58,20 +93,43 @@ class Comparison:
 def compare(
     log: Mapping[str, Any], policies: Mapping[str, Any], *, discount: float = 0.99, **options: Any
 ) -> Comparison:
-    """The values of several policies from one log, at the starts of its episodes, and all their differences.
+    """Compare several policies on one log.
 
-    `log` has the columns that `ActionValueEvaluator.fit` takes, `episodes` among them: states, actions, rewards,
-    next_states and, where they are there, terminated. `policies` are named, each as `ActionValueEvaluator` takes it;
-    `options` are its other parameters. All fits leave out the same groups of episodes, so that what the policies'
-    values share by the luck of the log cancels in their difference, whose error is often far below those of both.
+    The values are those at the starts of the log's episodes. All fits leave out the same groups of episodes, so that
+    what the policies' values share by the luck of the log cancels in their difference. Its error is often far below
+    those of both.
 
+    Parameters
+    ----------
+    log : mapping
+        The columns that `ActionValueEvaluator.fit` takes: states, actions, rewards, next_states, episodes and, where
+        there is one, terminated.
+    policies : mapping
+        Policies by their names, each as `ActionValueEvaluator` takes it.
+    discount : float, default=0.99
+        Discount factor.
+    **options : object
+        Other parameters of `ActionValueEvaluator`.
+
+    Returns
+    -------
+    Comparison
+        The values, and all differences.
+
+    Raises
+    ------
+    InputError
+        If the log has no episodes, or the policies choose among different actions.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> state, action = rng.normal(size=600), rng.integers(2, size=600)
     >>> log = {"states": state, "actions": action, "rewards": 1.0 * action, "next_states": rng.normal(size=600),
     ...        "episodes": np.arange(600) // 10}
     >>> always, never = (lambda s, a=a: np.tile([1.0 - a, a], (len(s), 1)) for a in (1.0, 0.0))
-    >>> found = compare(log, {"always": always, "never": never}, discount=0.5)
-    >>> round(found.difference("always", "never").value, 1)  # 1 / (1 - 0.5)
+    >>> comparison = compare(log, {"always": always, "never": never}, discount=0.5)
+    >>> round(comparison.difference("always", "never").value, 1)  # 1 / (1 - 0.5)
     2.0
     """
     if not isinstance(policies, Mapping) or not policies:

@@ -31,22 +31,46 @@ NEWTON_STEPS = 100
 
 @final
 class ConditionalEmbeddingTwoStep(eqx.Module):
-    """f = argmin mean loss_y(Σ_j β_j(x_i) f(z_j)) + λ/2 |f|² with β(x) = (K + nμ)⁻¹ k(x), the embedding of p(z | x).
+    """Two steps: embed p(z | x) by a regression in an RKHS, then fit f to what the embedding predicts.
 
-    x is the context and z, (n, d) or M draws (n, M, d), what f is a function of, as in problems.Invariance. For
+        f = argmin mean loss_y(Σ_j β_j(x_i) f(z_j)) + λ/2 |f|²,   β(x) = (K + nμ)⁻¹ k(x)
+
+    x is the context and z, (n, d) or M draws (n, M, d), what f is a function of, as in `problems.Invariance`. For
     instrumental variables the instrument is the context and the treatment the draw: their letters are swapped there,
-    which is why `fit` asks for names. The square loss is solved exactly, other smooth ones by
-    Newton's method, in float64. Up to `cap` points both steps are exact in their RKHS, in O(n³) time; beyond, each has
-    `size` landmarks m, in O(n m²). Kernels are Gaussian by default, their bandwidths each coordinate's deviation
-    times the median distance between the points so standardised.
+    which is why `fit` asks for names. The square loss is solved exactly, other smooth ones by Newton's method, in
+    float64. Up to `cap` points both steps are exact in their RKHS, in O(n³) time; beyond, each has `size` landmarks m,
+    in O(n m²).
 
-    A penalty μ that is not given is that of EMBEDDING_PENALTIES with the least leave-one-out error of the first step in
-    the RKHS of f; λ is that of PENALTIES with the least loss in `folds`-fold cross-validation, where a held-out y is
-    predicted from the other held-out rows by an embedding of their own. So f is judged at draws it has not seen: judged
-    by the embedding it was fitted with, wild functions that average out there would pass.
+    The dual of the result is loss'_y(v(x)) with v(x) = Σ_j β_j(x) f(z_j): `result.dual.function` is v, the prediction
+    of y.
 
-    The dual is loss'_y(v(x)) with v(x) = Σ_j β_j(x) f(z_j): `result.dual.function` is v, the prediction of y.
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        Kernel of f; by default Gaussian, with each coordinate's deviation times the median distance between the points
+        so standardised for bandwidth.
+    context_kernel : Kernel, optional
+        Kernel of the context; by default Gaussian in the same way.
+    loss : Loss, default=Square()
+        A smooth loss.
+    penalty : float, optional
+        Penalty λ; by default that of PENALTIES with the least loss in cross-validation. A held-out y is predicted from
+        the other held-out rows by an embedding of their own, so that f is judged at draws it has not seen: judged by
+        the embedding it was fitted with, wild functions that average out there would pass.
+    embedding_penalty : float, optional
+        Penalty μ; by default that of EMBEDDING_PENALTIES with the least leave-one-out error of the first step in the
+        RKHS of f.
+    folds : int, default=5
+        Folds of cross-validation.
+    cap : int, default=1000
+        Distinct points up to which both steps are exact.
+    size : int, default=500
+        Landmarks beyond that.
+    seed : int, default=0
+        Seeds folds and landmarks.
 
+    Examples
+    --------
     >>> x = np.linspace(-1, 1, 100)
     >>> result = ConditionalEmbeddingTwoStep().fit(context=x, target=x**2, draws=x)
     >>> round(float(result.primal([0.5])[0]), 2)
@@ -77,7 +101,27 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         checks.count("seed", self.seed, at_least=0)
 
     def fit(self, *, context: Any, target: Any, draws: Any) -> Result:
-        """f from contexts x (n, dx), targets y (n,) and draws z (n, dz) or (n, M, dz)."""
+        """Fit f to samples.
+
+        Parameters
+        ----------
+        context : array-like of shape (n,) or (n, dx)
+            Contexts x.
+        target : array-like of shape (n,)
+            Targets y.
+        draws : array-like of shape (n,), (n, dz) or (n, M, dz)
+            One draw of z for each context, or M.
+
+        Returns
+        -------
+        Result
+            The function f as `primal`; its `record` has both penalties.
+
+        Raises
+        ------
+        InputError
+            If there are fewer than two rows a fold and no penalty is given.
+        """
         x, y, z = sample_arrays(context=(context, (1, 2)), target=(target, (1,)), draws=(draws, (1, 2, 3)))
         x, z = x.reshape(len(x), -1), z if z.ndim == 3 else z.reshape(len(z), 1, -1)
         self.loss.check_targets(y)

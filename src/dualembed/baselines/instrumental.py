@@ -30,18 +30,21 @@ PENALTIES = np.logspace(-12, 1, 53)
 
 
 class KernelIV(eqx.Module):
-    """f = Σ_i α_i k(x_i, ·) over the first half of the samples, with both penalties chosen from the data.
+    """Kernel instrumental variables (Singh, Sahani and Gretton 2019), with both penalties chosen from the data.
 
-    With the first half (x, y, z) of n rows and the second half (x̃, ỹ, z̃) of m rows, in random order by the seed:
+    With the first half (x, y, z) of n rows and the second half (x̃, ỹ, z̃) of m rows, in random order by the seed,
 
-        W = K_xx (K_zz + n λ)⁻¹ K_zz̃,   α = (W Wᵀ + m ξ K_xx)⁻¹ W ỹ
+        f = Σ_i α_i k(x_i, ·),   W = K_xx (K_zz + n λ)⁻¹ K_zz̃,   α = (W Wᵀ + m ξ K_xx)⁻¹ W ỹ.
 
-    λ minimises the first stage's error on the second half, mean |k(x̃, ·) - μ(z̃)|²; ξ minimises mean (y - f(x))² on the
-    first half, the authors' causal validation. Kernels are Gaussian, a product over coordinates, each with the median
-    distance between its values for bandwidth (1 for a constant one). All this is as published; only the search for a
-    penalty is a grid and then a local one, where the authors' code has a local one alone.
+    λ minimises the first stage's error on the second half, mean |k(x̃, ·) - μ(z̃)|²; ξ minimises mean (y - f(x))² on
+    the first half, the authors' causal validation. Kernels are Gaussian, a product over coordinates, each with the
+    median distance between its values for bandwidth (1 for a constant one). All this is as published. Only the search
+    for a penalty differs: it is a grid and then a local search, where the authors' code has a local search alone.
 
-    The dual is the first stage's regression of f(x) - y on z.
+    Parameters
+    ----------
+    seed : int, default=0
+        Seeds the split into halves.
     """
 
     seed: int = eqx.field(default=0, static=True)
@@ -50,7 +53,27 @@ class KernelIV(eqx.Module):
         checks.count("seed", self.seed, at_least=0)
 
     def fit(self, x: Any, y: Any, z: Any) -> Result:
-        """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
+        """Fit f to samples, in float64.
+
+        Parameters
+        ----------
+        x : array-like of shape (n,) or (n, dx)
+            What f is a function of.
+        y : array-like of shape (n,)
+            Outcomes.
+        z : array-like of shape (n,) or (n, dz)
+            Instruments.
+
+        Returns
+        -------
+        Result
+            The function f as `primal`; as `dual` the regression of f(x) - y on z.
+
+        Raises
+        ------
+        InputError
+            If there are fewer than 4 rows, or z does not vary.
+        """
         x, y, z = iv_arrays(x, y, z)
         if len(y) < 4:
             raise checks.InputError(f"KernelIV splits its samples in two and needs at least 4, not {len(y)}")
@@ -139,12 +162,19 @@ def _product_kernel(points: np.ndarray) -> kernels.Gaussian:
 
 
 class TwoStageLeastSquares(eqx.Module):
-    """f in the polynomials of x up to a degree, with the polynomials of z up to the same degree as instruments.
+    """Two-stage least squares in polynomials of x, with the polynomials of z as instruments.
 
-    With ψ, φ the monomials of x and z and P the projection onto the columns of φ(z):
+    With ψ, φ the monomials of x and z and P the projection onto the columns of φ(z),
 
-        θ = argmin |P (ψ(x) θ - y)|²,   f = θᵀψ,   u = the regression of f(x) - y on φ(z)
+        θ = argmin |P (ψ(x) θ - y)|²,   f = θᵀψ,   u = the regression of f(x) - y on φ(z).
 
+    Parameters
+    ----------
+    degree : int, default=3
+        Degree of the polynomials, of x and of z.
+
+    Examples
+    --------
     >>> z = np.linspace(-1, 1, 50)
     >>> x = z + 0.1 * np.cos(9 * z)
     >>> result = TwoStageLeastSquares(degree=1).fit(x, 2 * x + 1, z)
@@ -158,7 +188,27 @@ class TwoStageLeastSquares(eqx.Module):
         checks.count("degree", self.degree)
 
     def fit(self, x: Any, y: Any, z: Any) -> Result:
-        """f from samples x (n, dx), y (n,), z (n, dz); computed in float64."""
+        """Fit f to samples, in float64.
+
+        Parameters
+        ----------
+        x : array-like of shape (n,) or (n, dx)
+            What f is a function of.
+        y : array-like of shape (n,)
+            Outcomes.
+        z : array-like of shape (n,) or (n, dz)
+            Instruments.
+
+        Returns
+        -------
+        Result
+            The function f as `primal`; as `dual` the regression of f(x) - y on z.
+
+        Raises
+        ------
+        InputError
+            If there are fewer instruments than polynomials of x, or fewer rows than instruments.
+        """
         x, y, z = iv_arrays(x, y, z)
         psi, phi = Monomials.of(x, self.degree), Monomials.of(z, self.degree)
         if not psi.size <= phi.size <= len(y):

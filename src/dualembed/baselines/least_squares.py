@@ -34,14 +34,25 @@ HALVINGS = 40  # of a step, until it is given up
 
 @final
 class LSTD(Solver):
-    """θ = (A + (ridge + λ1) I)⁻¹ b with A = E[φ(κ) gᵀ] and b = E[φ(κ) (y - offset)], φ the primal's features.
+    """Least-squares temporal differences (Bradtke and Barto 1996).
 
-    g = Σ_k w_k φ(p_k), so that for policy evaluation A = E[ρ φ(s) (φ(s) - γ φ(s'))ᵀ] and b = E[ρ φ(s) r]: the moment is
-    made orthogonal to φ itself, which is the fixed point of TD(0). It serves every problem whose context is its first
-    point, action values among them. `weighted` = False leaves the column `weight`, the importance weights, unused:
-    plain LSTD, which off-policy evaluates neither policy. There is no dual: the saddle's is left aside and the
-    result's is the zero function.
+        θ = (A + (ridge + λ1) I)⁻¹ b,   A = E[φ(κ) gᵀ],   b = E[φ(κ) (y - offset)],   g = Σ_k w_k φ(p_k)
 
+    φ are the primal's features. For policy evaluation A = E[ρ φ(s) (φ(s) - γ φ(s'))ᵀ] and b = E[ρ φ(s) r]: the moment
+    is made orthogonal to φ itself, which is the fixed point of TD(0). It serves every problem whose context is its
+    first point, action values among them. There is no dual: the saddle's is not used, and the result's is the zero
+    function.
+
+    Parameters
+    ----------
+    ridge : float, default=0.0
+        Added to the diagonal of A, besides the saddle's primal penalty.
+    weighted : bool, default=True
+        Whether the column `weight`, the importance weights, is used. Without it this is plain LSTD, which off-policy
+        evaluates neither policy.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
@@ -85,18 +96,27 @@ class LSTD(Solver):
 
 @final
 class KernelBellmanLoss(Solver):
-    """θ = argmin ½ mean_ij m_i k(κ_i, κ_j) m_j + λ1/2 |θ|², m = moment - y, k the kernel of the dual's space.
+    """The kernel Bellman loss of all pairs of samples (Feng, Li and Liu 2019), minimised exactly.
 
-    With k = φᵀφ, A = E[φgᵀ] and b = E[φ (y - offset)] it is θ = (AᵀA + λ1)⁻¹ Aᵀb over all pairs, the V-statistic. With
-    `unbiased` the pairs i = j are left out, the U-statistic: the same with AᵀA and Aᵀb replaced by
+        θ = argmin ½ mean_ij m_i k(κ_i, κ_j) m_j + λ1/2 |θ|²,   m = moment - y
 
-        (n AᵀA - E[k(κ, κ) ggᵀ]) / (n - 1),   (n Aᵀb - E[k(κ, κ) g (y - offset)]) / (n - 1)
+    k is the kernel of the dual's space. With k = φᵀφ, A = E[φgᵀ] and b = E[φ (y - offset)] this is θ = (AᵀA + λ1)⁻¹ Aᵀb
+    over all pairs, the V-statistic. The U-statistic leaves out the pairs i = j; AᵀA and Aᵀb are then replaced by
 
-    Exact for an RKHS dual of a few thousand rows, and of low rank with Nyström landmarks or random features. The loss
-    weighs the error E[m | κ] by the kernel, and so by how often a context occurs, where the dual embedding divides
-    that out: with indicators for φ it minimises Σ_κ p(κ)² E[m | κ]² instead of Σ_κ p(κ) E[m | κ]². The saddle's dual
+        (n AᵀA - E[k(κ, κ) ggᵀ]) / (n - 1),   (n Aᵀb - E[k(κ, κ) g (y - offset)]) / (n - 1).
+
+    It is exact for an RKHS dual of a few thousand rows, and of low rank with Nyström landmarks or random features. The
+    loss weighs the error E[m | κ] by the kernel, and so by how often a context occurs. The dual embedding divides that
+    out: with indicators for φ this loss minimises Σ_κ p(κ)² E[m | κ]² instead of Σ_κ p(κ) E[m | κ]². The saddle's dual
     penalty plays no part. The dual is the witness mean_i m_i k(κ_i, ·).
 
+    Parameters
+    ----------
+    unbiased : bool, default=False
+        Whether to use the U-statistic.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
@@ -133,16 +153,26 @@ class KernelBellmanLoss(Solver):
 
 @final
 class BatchSAA(Solver):
-    """θ = argmin mean loss_y(gᵀθ + offset) + λ1/2 |θ|² with g = Σ_k w_k ψ(p_k): the empirical risk of single samples.
+    """The sample average: the empirical risk of single samples, minimised exactly.
+
+        θ = argmin mean loss_y(gᵀθ + offset) + λ1/2 |θ|²,   g = Σ_k w_k ψ(p_k)
 
     It takes the loss of a one-sample mean for the loss of the conditional mean, and so pays for the moment's variance
     too: E[loss(m)] instead of E[loss(E[m | κ])]. With M draws for each x the excess falls like 1/M. The square loss is
-    solved exactly, others by Newton's method with backtracking in float64, which holds 8 n (m + 2) bytes; it is done
-    when the gradient is at most `tolerance` times rms |g| · rms loss'_y(offset). There is no dual: the saddle's is left
-    aside and the result's is the zero function.
+    solved exactly, others by Newton's method with backtracking in float64, which holds 8 n (m + 2) bytes. There is no
+    dual: the saddle's is not used, and the result's is the zero function.
 
     In reinforcement learning this is Bellman residual minimisation, and `BRM` is its name there.
 
+    Parameters
+    ----------
+    tolerance : float, default=1e-10
+        Newton's method ends when the gradient is at most this times rms |g| · rms loss'_y(offset).
+    steps : int, default=100
+        Newton steps at most.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> import dualembed as de
     >>> data = de.sources.Dataset(x=[0.0, 0.0], z=[1.0, 3.0], y=[2.0, 2.0])  # E[z | x] = 2: f(z) = z fits exactly

@@ -95,12 +95,42 @@ class EmbeddedSGD(eqx.Module):
     def embed(
         self, key: jax.Array, kept: EmbeddedTransitions, data: EmbeddedTransitions
     ) -> tuple[ConditionalEmbedding, Course]:
-        """(the embedding of the kept transitions, what the compiled loop over all of them reads, in NumPy)."""
+        """Embed transitions.
+
+        Parameters
+        ----------
+        key : jax.Array
+            Random key.
+        kept : EmbeddedTransitions
+            The transitions that are embedded.
+        data : EmbeddedTransitions
+            All transitions.
+
+        Returns
+        -------
+        embedding : ConditionalEmbedding
+            The embedding of the kept transitions.
+        course : Course
+            What the compiled loop over all of them reads, in NumPy.
+        """
 
     def fit(self, key: jax.Array | int, problem: PolicyEvaluation, probe: Probe | Metric | None = None) -> Result:
-        """V, the average of the iterates weighted by step sizes, and the last one; a probe's metric along the way.
+        """Fit V to transitions.
 
-        The dual is V's Bellman residual V(s) - Σ_i β_i(s) (r_i + γ V(s'_i)), by the same embedding.
+        Parameters
+        ----------
+        key : jax.Array or int
+            Random key or seed.
+        problem : PolicyEvaluation
+            Policy evaluation with the square loss on a finite data set.
+        probe : Probe or callable, optional
+            A metric to follow along the way.
+
+        Returns
+        -------
+        Result
+            As `primal` V, the average of the iterates weighted by step sizes; as `last` the last iterate. The dual is
+            V's Bellman residual V(s) - Σ_i β_i(s) (r_i + γ V(s'_i)), by the same embedding.
         """
         compilation.enable_cache()
         ready = self.prepare(key, problem)
@@ -132,7 +162,20 @@ class EmbeddedSGD(eqx.Module):
         return Result(averaged.primal, averaged.dual, trace, not message, last, int(run.taken), message)
 
     def prepare(self, key: jax.Array | int, problem: PolicyEvaluation) -> Preparation:
-        """The embedding, which no step size changes, and the order of the rows."""
+        """Compute what no step size changes: the embedding, and the order of the rows.
+
+        Parameters
+        ----------
+        key : jax.Array or int
+            Random key or seed.
+        problem : PolicyEvaluation
+            Policy evaluation with the square loss on a finite data set.
+
+        Returns
+        -------
+        Preparation
+            All that a run needs before its first step.
+        """
         data = EmbeddedTransitions.of(problem)
         draw_key, embed_key, order_key = jax.random.split(checks.as_key(key), 3)
         kept = data.sample(draw_key, self.cap)
@@ -156,14 +199,37 @@ class EmbeddedSGD(eqx.Module):
 
 @final
 class MDPKernelEmbedding(EmbeddedSGD):
-    """V <- (1 - γ_t λ1) V - γ_t ρ (V(s) - r - γ v̄(s)) (k(s, ·) - γ Σ_i β_i(s) k(s'_i, ·)), v̄(s) = Σ_i β_i(s) V(s'_i).
+    """SGD in a decision process that is embedded with kernels (Grünewälder et al. 2012).
 
-    β(s) is the conditional embedding of p(s' | s) on `embedding_kernel`, ρ-weighted so that it is the evaluated
-    policy's, from at most `cap` = m transitions: O(m³) once and O(m²) and 4m bytes for each of the N rows of the data,
-    then O(m² + B (N + m)) for a step on B of them, in float64. A terminated transition has no V(s'), and one of
-    several steps the power of γ. Where no penalty of the embedding is given, leave-one-out chooses it, its targets
-    being functions of `kernel`.
+        V <- (1 - γ_t λ1) V - γ_t ρ (V(s) - r - γ v̄(s)) (k(s, ·) - γ Σ_i β_i(s) k(s'_i, ·)),   v̄(s) = Σ_i β_i(s)
+        V(s'_i)
 
+    β(s) is the conditional embedding of p(s' | s), ρ-weighted so that it is the evaluated policy's, from at most `cap`
+    = m transitions. It costs O(m³) once and O(m²) and 4m bytes for each of the N rows of the data, then O(m² + B (N +
+    m)) for a step on B of them, in float64. A terminated transition has no V(s'), and one of several steps the power of
+    γ.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel k of V.
+    embedding_kernel : Kernel
+        Kernel of the embedding.
+    penalty : float, optional
+        Penalty of the embedding; by default chosen by leave-one-out, whose targets are functions of `kernel`.
+    steps : int, default=1000
+        Number of steps.
+    batch : int, default=20
+        Transitions per step.
+    step : Schedule, default=OffsetLinear(10.0, 10.0)
+        Step sizes γ_t.
+    cap : int, default=3000
+        Transitions that are embedded at most, drawn at random; None embeds all.
+    primal_penalty : float, optional
+        Penalty λ1 of V.
+
+    Examples
+    --------
     >>> import dualembed as de
     >>> chain = de.sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1])
     >>> table = de.kernels.Categorical()
@@ -209,12 +275,31 @@ class MDPKernelEmbedding(EmbeddedSGD):
 
 @final
 class MDPRandomFeatureEmbedding(EmbeddedSGD):
-    """θ <- (1 - γ_t λ1) θ - γ_t ρ (θᵀδ(s) - r) δ(s) with δ(s) = ψ(s) - γ τᵀφ(s), V = θᵀψ.
+    """SGD in a decision process that is embedded with features.
 
-    τ = (ΦᵀΡΦ + mλ)⁻¹ ΦᵀΡΨ' regresses ψ(s'), 0 after a terminated transition, on the features φ(s) of
-    `embedding_space`, ρ-weighted; ψ are those of `space`. Both are any linear spaces, such as spaces.Fourier. As it
-    costs O(m p²) for p features, all transitions are embedded unless a `cap` is given. A transition of several steps
-    has the power of γ.
+        θ <- (1 - γ_t λ1) θ - γ_t ρ (θᵀδ(s) - r) δ(s),   δ(s) = ψ(s) - γ τᵀφ(s),   V = θᵀψ
+
+    τ = (ΦᵀΡΦ + mλ)⁻¹ ΦᵀΡΨ' regresses ψ(s'), 0 after a terminated transition, on the features φ(s), ρ-weighted. It costs
+    O(m p²) for p features. A transition of several steps has the power of γ.
+
+    Parameters
+    ----------
+    space : LinearSpace
+        Space of V with features ψ, such as `spaces.Fourier`.
+    embedding_space : LinearSpace
+        Space of the embedding with features φ.
+    penalty : float, optional
+        Penalty λ of the embedding; by default chosen by leave-one-out.
+    steps : int, default=1000
+        Number of steps.
+    batch : int, default=20
+        Transitions per step.
+    step : Schedule, default=OffsetLinear(10.0, 10.0)
+        Step sizes γ_t.
+    cap : int, optional
+        Transitions that are embedded at most, drawn at random; by default all.
+    primal_penalty : float, optional
+        Penalty λ1 of V.
     """
 
     space: LinearSpace

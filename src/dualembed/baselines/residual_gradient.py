@@ -29,14 +29,27 @@ PREFIX = "second_"
 
 @final
 class ResidualGradient(StochasticSolver):
-    """f <- f - γ_t mean loss'_y(moment) Σ_k w_k ∂f(p_k): the gradient of E[loss_y(moment)], with no dual.
+    """The residual gradient: SGD on the loss of one-sample moments, with no dual (Baird 1995).
 
-    Both factors come from one sample, so that it goes where `BatchSAA` (`BRM`) is: with the square loss it minimises
-    E[E[moment - y | κ]²] + E[Var(moment | κ)], whose second term pulls f flat wherever the conditional is wide. The
-    result's dual stays the zero function.
+        f <- f - γ_t mean loss'_y(moment) Σ_k w_k ∂f(p_k)
 
-    Where the problem has M draws for each x (`problems.Invariance` with z of shape (n, M, d)), the moment is their mean
-    and the very same rule is the stochastic sample average approximation, `SGDSAA`: less biased as M grows.
+    This follows the gradient of E[loss_y(moment)]. Both factors come from one sample, so it goes where `BatchSAA`
+    (`BRM`) is. With the square loss it minimises E[E[moment - y | κ]²] + E[Var(moment | κ)]; the second term pulls f
+    flat wherever the conditional is wide. The result's dual stays the zero function.
+
+    Where the problem has M draws for each x (`problems.Invariance` with z of shape (n, M, d)), the moment is their
+    mean. The same rule is then the stochastic sample average approximation, `SGDSAA`, which is less biased as M grows.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Unused: there is no dual.
     """
 
     title: ClassVar[str] = "residual gradient"
@@ -60,13 +73,28 @@ SGDSAA = ResidualGradient
 
 @final
 class DoubleSampling(StochasticSolver):
-    """f <- f - γ_t mean (moment₂ - y) Σ_k w_k ∂f(p_k), moment₂ from a second sample of the same context; no dual.
+    """Residual gradient with two independent samples of each context, which has no bias (Baird 1995).
 
-    Given κ the two samples are independent, so that E[(moment₂ - y) g] = E[E[moment - y | κ] E[g | κ]] is the gradient
-    of E[E[moment - y | κ]²] / 2, without bias. It needs what only a simulator can give: for everything that the context
-    leaves open, a column second_<column> drawn anew; for policy evaluation these are second_next_state, and
-    second_reward, second_terminated and second_weight where those columns are there. Square loss only, since the slope
-    of another is not linear in the moment. The result's dual stays the zero function.
+        f <- f - γ_t mean (moment₂ - y) Σ_k w_k ∂f(p_k)
+
+    moment₂ comes from the second sample. Given κ the two are independent, so E[(moment₂ - y) g] = E[E[moment - y | κ]
+    E[g | κ]] is the gradient of E[E[moment - y | κ]²] / 2.
+
+    It needs what only a simulator can give: for everything that the context leaves open, a column second_<column> drawn
+    anew. For policy evaluation these are second_next_state, and second_reward, second_terminated and second_weight
+    where those columns are there. It is for the square loss only, since the slope of another is not linear in the
+    moment. The result's dual stays the zero function.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Unused: there is no dual.
     """
 
     title: ClassVar[str] = "double sampling"
@@ -103,11 +131,25 @@ class DoubleSampling(StochasticSolver):
 
 @final
 class VirtualSamples(StochasticSolver):
-    """f <- f - γ_t mean Σ_k w_k loss'_y(f(z_k)) ∂f(z_k): plain regression on the draws, E[loss_y(f(z))], with no dual.
+    """Plain regression on the draws by SGD, with no dual.
 
-    The loss of each f(z) stands where that of their mean E[f(z) | x] belongs, an upper bound by Jensen's inequality
-    that more draws do not tighten. It is for moments that are averages of f: the weights of a sample must be positive
-    and sum to 1, and its offset must be 0. The result's dual stays the zero function.
+        f <- f - γ_t mean Σ_k w_k loss'_y(f(z_k)) ∂f(z_k)
+
+    It minimises E[loss_y(f(z))]: the loss of each f(z) stands where that of their mean E[f(z) | x] belongs. By Jensen's
+    inequality this is an upper bound, and more draws do not tighten it. It is for moments that are averages of f: the
+    weights of a sample must be positive and sum to 1, and its offset must be 0. The result's dual stays the zero
+    function.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Unused: there is no dual.
     """
 
     title: ClassVar[str] = "SGD on virtual samples"
@@ -139,13 +181,25 @@ class VirtualSamples(StochasticSolver):
 
 @final
 class SCGD(StochasticSolver):
-    """w <- w + β_t (mean moment - w), then f <- f - α_t mean loss'_y(w) Σ_k w_k ∂f(p_k) with the new w.
+    """Stochastic compositional gradient descent (Wang, Fang and Liu 2017), for a mean that depends on no context.
 
-    It minimises E_y[loss_y(E[moment])]: the inner mean is one number, tracked as f moves, and α must fade faster than
-    β for w to keep up: α = a t^(-3/4) and β = b t^(-1/2) as published, `primal_step` and `dual_step` here. Where the
-    inner mean depends on a context, one running number cannot stand for it, so that the context must be constant, but
-    for the target. The running number is the dual of the result, a constant function in the place of the saddle's own
-    dual space; the saddle's dual penalty plays no part.
+        w <- w + β_t (mean moment - w),   f <- f - α_t mean loss'_y(w) Σ_k w_k ∂f(p_k) with the new w
+
+    It minimises E_y[loss_y(E[moment])]. The inner mean is one number, tracked as f moves, and α must fade faster than β
+    for w to keep up: α = a t^(-3/4) and β = b t^(-1/2) as published. One running number cannot stand for a mean that
+    depends on a context, so the context must be constant, but for the target. The running number is the dual of the
+    result, a constant function in place of the saddle's own dual space; the saddle's dual penalty plays no part.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=Power(1.0, 0.75)
+        Step sizes α of f.
+    dual_step : Schedule, default=Power(1.0, 0.5)
+        Steps β of the running mean.
     """
 
     title: ClassVar[str] = "SCGD"

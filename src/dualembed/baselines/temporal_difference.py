@@ -25,11 +25,25 @@ from dualembed.spaces.basis import Basis
 
 @final
 class TD0(StochasticSolver):
-    """f <- f - γ_t mean loss'_y(moment) ∂f(p_1): the semi-gradient, as if the other points did not depend on f.
+    """TD(0), the semi-gradient of temporal differences (Sutton 1988).
 
-    For policy evaluation this is θ <- θ + α ρ δ φ(s), δ = r + γ V(s') - V(s), with LSTD's solution for a fixed point.
-    It is no gradient of anything, and off-policy the fixed point may repel: then the run diverges and says so. The
-    context must be the first point; the result's dual stays the zero function.
+        f <- f - γ_t mean loss'_y(moment) ∂f(p_1)
+
+    The other points are treated as if they did not depend on f. For policy evaluation this is θ <- θ + α ρ δ φ(s) with
+    δ = r + γ V(s') - V(s), and its fixed point is LSTD's solution. It is no gradient of anything, and off-policy the
+    fixed point may repel: the run then diverges and says so. The context must be the first point. The result's dual
+    stays the zero function.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Unused: there is no dual.
     """
 
     title: ClassVar[str] = "TD(0)"
@@ -53,12 +67,25 @@ class TD0(StochasticSolver):
 
 @final
 class TDC(StochasticSolver):
-    """f <- f - γ_t mean [(moment - y) ∂f(p_1) + u(κ) Σ_{k>1} w_k ∂f(p_k)], u as in GTD2: TD(0) with a correction.
+    """TD(0) with a gradient correction (Sutton et al. 2009).
 
-    For policy evaluation θ <- θ + α ρ (δ φ - γ φ' (φᵀw)) and w <- w + β (ρδ - φᵀw) φ, w = -η. Where u has converged
-    the correction makes it the gradient of the projected Bellman error, so that off-policy too it settles at LSTD's
-    solution. The primal's features serve both players and the saddle's own dual space is left aside; the context must
-    be the first point, whose weight has mean 1 given the context.
+        f <- f - γ_t mean [(moment - y) ∂f(p_1) + u(κ) Σ_{k>1} w_k ∂f(p_k)],   u as in `GTD2`
+
+    For policy evaluation θ <- θ + α ρ (δ φ - γ φ' (φᵀw)) and w <- w + β (ρδ - φᵀw) φ, w = -η. Where u has converged,
+    the correction makes this the gradient of the projected Bellman error, so that it settles at LSTD's solution
+    off-policy too. The primal's features serve both players, and the saddle's own dual space is not used. The context
+    must be the first point, whose weight has mean 1 given the context.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Step sizes of u; by default those of f.
     """
 
     title: ClassVar[str] = "TDC"
@@ -87,12 +114,25 @@ class TDC(StochasticSolver):
 
 @final
 class GTD2(StochasticSolver):
-    """θ <- θ - γ_t u(κ) Σ_k w_k φ(p_k),   η <- η + γ'_t (moment - y - u(κ)) φ(κ),   u = ηᵀφ: batch means, both old.
+    """Gradient temporal differences, second version (Sutton et al. 2009).
 
-    For policy evaluation, with δ = r + γ V(s') - V(s) and w = -η, these are the published updates
-    θ <- θ + α ρ (φ - γφ')(φᵀw) and w <- w + β (ρδ - φᵀw) φ. It is Embedding-SGD with the primal's features for the dual
-    too, so that the moment is made orthogonal to φ alone: the solution is LSTD's. The saddle's own dual space is left
-    aside; the context must be the first point.
+        θ <- θ - γ_t u(κ) Σ_k w_k φ(p_k),   η <- η + γ'_t (moment - y - u(κ)) φ(κ),   u = ηᵀφ
+
+    The updates are batch means, and both use the old values. For policy evaluation, with δ = r + γ V(s') - V(s) and w =
+    -η, they are the published θ <- θ + α ρ (φ - γφ')(φᵀw) and w <- w + β (ρδ - φᵀw) φ. This is Embedding-SGD with the
+    primal's features for the dual too: the moment is made orthogonal to φ alone, and the solution is LSTD's. The
+    saddle's own dual space is not used. The context must be the first point.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of f.
+    dual_step : Schedule, optional
+        Step sizes of u; by default those of f.
     """
 
     title: ClassVar[str] = "GTD2"

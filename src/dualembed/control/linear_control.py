@@ -30,10 +30,31 @@ VANISHING = 1e-8  # of the largest: the root of what rounding leaves, since norm
 
 
 def controlled_probabilities(passive: Any, desirability: Any) -> Any:
-    """p*(s'|s) = p(s'|s) z(s') / E_p[z(s') | s] for passive probabilities (n, m), dense or sparse, and z (m,).
+    """Compute the transition probabilities of the optimally controlled process.
+
+        p*(s'|s) = p(s'|s) z(s') / E_p[z(s') | s]
 
     The desirability stands at s', where the process goes, not at s. At terminal s' it is e^(-q_T(s')).
 
+    Parameters
+    ----------
+    passive : array-like or sparse matrix of shape (n, m)
+        Probabilities p(s'|s) of the uncontrolled process.
+    desirability : array-like of shape (m,)
+        Desirability z of the next states.
+
+    Returns
+    -------
+    ndarray or sparse array of shape (n, m)
+        Probabilities p*(s'|s), sparse where `passive` is.
+
+    Raises
+    ------
+    InputError
+        If a desirability is negative, or a row has no next state whose desirability is above 0.
+
+    Examples
+    --------
     >>> controlled_probabilities(np.array([[0.5, 0.5]]), np.array([1.0, 3.0])).tolist()
     [[0.25, 0.75]]
     """
@@ -62,15 +83,30 @@ def controlled_probabilities(passive: Any, desirability: Any) -> Any:
 def controlled_sampler(
     desirability: Desirability, passive: Dynamics, *, draws: int = 64, terminal: Desirability | None = None
 ) -> Dynamics:
-    """A sampler (key, states (n, d) or (n,)) -> next states (n, d) of the controlled process.
+    """Make a sampler of the optimally controlled process from one of the uncontrolled process.
 
-    `passive` samples the uncontrolled one in the same way. Of `draws` passive next states one is chosen with
-    probability proportional to z: as draws grow that is p*(s'|s) = p(s'|s) z(s') / E_p[z(s')|s]. Values of z below
-    zero, errors of estimation, count as zero.
+    Of `draws` passive next states one is chosen with probability proportional to z. As draws grow, that is
+    p*(s'|s) = p(s'|s) z(s') / E_p[z(s')|s]. Values of z below zero, errors of estimation, count as zero.
 
-    `FirstExit` learns z only where the process goes on. `terminal` says what it is elsewhere: a function from next
-    states (m, d) to z = e^(-q_T) (m,) at terminal states and NaN at others; without, none of them is ever entered.
+    Parameters
+    ----------
+    desirability : callable
+        From states (m, d) to z (m,).
+    passive : callable
+        Sampler of the uncontrolled process: from a key and states (n, d) to next states (n, d).
+    draws : int, default=64
+        Passive next states drawn for each state.
+    terminal : callable, optional
+        From next states (m, d) to z = e^(-q_T) (m,) at terminal states and NaN at others. `FirstExit` learns z only
+        where the process goes on; without this, no terminal state is ever entered.
 
+    Returns
+    -------
+    callable
+        From a key and states (n, d) or (n,) to next states (n, d).
+
+    Examples
+    --------
     >>> z = lambda s: np.where(s[:, 0] < 2, 0.5, 0.0)  # a solution's: it knows nothing of state 2, the end
     >>> goal = lambda s: np.where(s[:, 0] == 2, 1.0, np.nan)
     >>> move = controlled_sampler(z, lambda key, s: s + np.array([[1.0]]), terminal=goal)
@@ -141,7 +177,17 @@ def _check_passive(passive: Any, entries: Any) -> None:
 
 
 class AverageCostSolution(NamedTuple):
-    """z as a Result, with z(reference) = 1; the eigenvalue λ; the average cost -log λ a step."""
+    """The desirability and the least average cost, from `average_cost`.
+
+    Parameters
+    ----------
+    result : Result
+        The desirability z as `primal`, with z(reference) = 1.
+    eigenvalue : float
+        The eigenvalue λ.
+    average_cost : float
+        The least average cost of a step, -log λ.
+    """
 
     result: Result
     eigenvalue: float
@@ -149,11 +195,28 @@ class AverageCostSolution(NamedTuple):
 
 
 def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
-    """z and λ with λ z(s) = e^(-q(s)) E[z(s') | s], for a saddle whose problem is an `AverageCost`.
+    """Find the desirability and the least average cost of a process without an end.
 
-    With A_0 = E[φ ψ(s)ᵀ] and A_1 = E[φ e^(-q) ψ(s')ᵀ], the operator in the primal space is
-    T = (A_0ᵀWA_0 + λ1)⁻¹ A_0ᵀWA_1, W = (C + λ2)⁻¹: its largest positive eigenvalue is λ. z is then the closed form
-    with that λ, whatever eigenvalue the problem came with, and z(reference) = 1.
+    z and λ solve λ z(s) = e^(-q(s)) E[z(s') | s]. With A_0 = E[φ ψ(s)ᵀ] and A_1 = E[φ e^(-q) ψ(s')ᵀ], the operator in
+    the primal space is T = (A_0ᵀWA_0 + λ1)⁻¹ A_0ᵀWA_1, W = (C + λ2)⁻¹; its largest positive eigenvalue is λ. z is then
+    the closed form with that λ, whatever eigenvalue the problem came with, and z(reference) = 1.
+
+    Parameters
+    ----------
+    key : jax.Array or int
+        Random key or seed.
+    saddle : Saddle
+        A saddle whose problem is a `problems.AverageCost`.
+
+    Returns
+    -------
+    AverageCostSolution
+        The desirability, the eigenvalue and the average cost.
+
+    Raises
+    ------
+    InputError
+        If the data show no positive eigenvalue, or the desirability cannot be 1 at the reference.
     """
     checks.instance("saddle", saddle, Saddle, "build one with Saddle(problem, primal, dual)")
     if not isinstance(problem := saddle.problem, AverageCost):

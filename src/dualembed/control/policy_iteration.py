@@ -39,10 +39,23 @@ COPIES = 4  # environments played side by side; more would cut episodes that a g
 
 
 class EpsilonGreedy(eqx.Module):
-    """π(a|s) = ε/A + (1 - ε) (a is best under Q), ties shared; with no Q, every action alike.
+    """The ε-greedy policy of an action-value function.
 
-    A policy like any other: states (n, d) -> probabilities (n, A).
+        π(a|s) = ε/A + (1 - ε) (a is best under Q)
 
+    Ties are shared. It is a policy like any other: from states (n, d) to probabilities (n, A).
+
+    Parameters
+    ----------
+    function : callable or None
+        Q, from pairs (s, a) (n, d + 1) to values (n,); None makes every action alike.
+    actions : int
+        Number A of actions, numbered from 0.
+    epsilon : float, default=0.0
+        Probability of an action at random.
+
+    Examples
+    --------
     >>> EpsilonGreedy(lambda sa: sa[:, 1], 2, 0.5)([[0.0]]).tolist()
     [[0.25, 0.75]]
     """
@@ -56,7 +69,23 @@ class EpsilonGreedy(eqx.Module):
         check_epsilon(self.epsilon)
 
     def values(self, states: Any) -> np.ndarray:
-        """Q(s, a) for every action, (n, A), refused unless finite."""
+        """Evaluate Q(s, a) for every action.
+
+        Parameters
+        ----------
+        states : array-like of shape (n,) or (n, d)
+            States.
+
+        Returns
+        -------
+        ndarray of shape (n, A)
+            The values.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite.
+        """
         rows = state_rows(states)
         if self.function is None:
             return np.zeros((len(rows), self.actions))
@@ -72,18 +101,44 @@ class EpsilonGreedy(eqx.Module):
         return values.reshape(-1, self.actions)
 
     def __call__(self, states: Any) -> np.ndarray:
-        """Probabilities (n, A)."""
+        """Evaluate the probabilities of all actions.
+
+        Parameters
+        ----------
+        states : array-like of shape (n,) or (n, d)
+            States.
+
+        Returns
+        -------
+        ndarray of shape (n, A)
+            The probabilities.
+        """
         values = self.values(states)
         best = values >= values.max(axis=1, keepdims=True)
         return self.epsilon / self.actions + (1 - self.epsilon) * best / best.sum(axis=1, keepdims=True)
 
 
 def action_space(states: Any, *, size: int = 300, bandwidth: float = 2.0, level: float = 10.0) -> Nystrom:
-    """A space for Q on (s, a): one function of s for each action, and a constant that all actions share.
+    """Make a space for Q on (s, a): one function of s for each action, and a constant that all actions share.
 
-    The kernel is Gaussian in s with `bandwidth` standard deviations of the states, times equality of actions, plus
-    `level`, the prior variance of the constant; with level 0 Q is 0 far from the data, which is optimistic where
-    rewards are negative and so invites exploration. `size` landmarks carry it.
+    The kernel is Gaussian in s, times equality of actions, plus a constant.
+
+    Parameters
+    ----------
+    states : array-like of shape (n,) or (n, d)
+        States, whose standard deviations are the unit of `bandwidth`.
+    size : int, default=300
+        Landmarks.
+    bandwidth : float, default=2.0
+        Bandwidth of the Gaussian kernel, in standard deviations of the states.
+    level : float, default=10.0
+        Prior variance of the constant. With 0, Q is 0 far from the data, which is optimistic where rewards are negative
+        and so invites exploration.
+
+    Returns
+    -------
+    Nystrom
+        The space.
     """
     rows = state_rows(states)
     spread = rows.std(axis=0)
@@ -104,9 +159,17 @@ def check_epsilon(epsilon: Any) -> None:
 
 
 class Improvement(eqx.Module):
-    """One round: the fitted Q, and in how many transitions its policy at s' differs from the one it evaluated.
+    """One round of policy iteration.
 
-    `value` is that of the evaluated policy by this Q, on average over the states of the transitions.
+    Parameters
+    ----------
+    result : Result
+        The fitted Q as `primal`.
+    changed : float
+        Share of the transitions in which the policy that is greedy under Q at s' differs from the one that was
+        evaluated.
+    value : float, default=nan
+        Value of the evaluated policy by this Q, on average over the states of the transitions.
     """
 
     result: Result
@@ -115,12 +178,35 @@ class Improvement(eqx.Module):
 
 
 class PolicyIteration(eqx.Module):
-    """Rounds of Q evaluation (the saddle of `ActionValue`) and ε-greedy improvement, on given transitions.
+    """Policy iteration on given transitions: rounds of Q evaluation and ε-greedy improvement.
 
-    Each round fits the Q of the policy that is ε-greedy under the last Q, by expected SARSA with context (s, a): any
-    policy may have collected the data. It stops when the policy changes in less than `tolerance` of the next states.
-    Points are (s, a) side by side, a numbered from 0; by default both spaces are `action_space`s of the transitions.
-    A long horizon is hard to learn from few transitions: try a discount such as 0.95 first.
+    Each round fits the Q of the policy that is ε-greedy under the last Q, as the saddle of an `ActionValue`. This is
+    expected SARSA with context (s, a), so that any policy may have collected the data. It stops when the policy changes
+    in less than `tolerance` of the next states. Points are (s, a) side by side, a numbered from 0. A long horizon is
+    hard to learn from few transitions: try a discount such as 0.95 first.
+
+    Parameters
+    ----------
+    actions : int
+        Number of actions.
+    discount : float, default=0.95
+        Discount factor.
+    primal : FunctionSpace, optional
+        Space of Q; by default the `action_space` of the transitions.
+    dual : FunctionSpace, optional
+        Space of the dual; by default the same.
+    epsilon : float, default=0.0
+        Probability of an action at random in the policies that are evaluated.
+    primal_penalty : float or None, default=1e-6
+        Penalty of Q.
+    dual_penalty : float or None, default=1e-6
+        Penalty of the dual.
+    solver : Solver, default=ClosedForm()
+        Solver of each round.
+    rounds : int, default=20
+        Rounds at most.
+    tolerance : float, default=0.005
+        Share of the next states below which a change of the policy ends the iteration.
     """
 
     actions: int = eqx.field(static=True)
@@ -145,11 +231,29 @@ class PolicyIteration(eqx.Module):
     def fit(
         self, key: jax.Array | int, transitions: Table, *, start: EpsilonGreedy | None = None
     ) -> tuple[EpsilonGreedy, list[Improvement]]:
-        """(the policy found, what each round found), from columns state, action, reward, next_state, terminated.
+        """Improve a policy on given transitions.
 
-        `start` is the policy to improve on; by default every action alike. The policy is the last one. Where all
-        of the last rounds changed it in a tenth of the states or more, it goes back and forth: there is then an
-        `EarlyStopWarning`, and it is the one with the highest value of all (one more round tells that of the last).
+        Parameters
+        ----------
+        key : jax.Array or int
+            Random key or seed.
+        transitions : dict
+            Columns state, action, reward, next_state and, optionally, terminated.
+        start : EpsilonGreedy, optional
+            The policy to improve on; by default every action alike.
+
+        Returns
+        -------
+        policy : EpsilonGreedy
+            The last policy. Where all of the last rounds changed it in a tenth of the states or more, it goes back and
+            forth: it is then the one with the highest value of all (one more round tells that of the last).
+        history : list of Improvement
+            What each round found.
+
+        Warns
+        -----
+        EarlyStopWarning
+            If the policy goes back and forth.
         """
         key = checks.as_key(key)
         policy = EpsilonGreedy(None, self.actions) if start is None else start
@@ -184,7 +288,22 @@ class PolicyIteration(eqx.Module):
         return Improvement(result, float(np.mean(changed)), float(np.mean(value)))
 
     def evaluate(self, key: jax.Array | int, transitions: Table, policy: policies.PolicyFunction) -> Result:
-        """The policy's Q, from transitions of any policy."""
+        """Evaluate a policy from transitions of any other.
+
+        Parameters
+        ----------
+        key : jax.Array or int
+            Random key or seed.
+        transitions : dict
+            Columns state, action, reward, next_state and, optionally, terminated.
+        policy : callable
+            From states (n, d) to probabilities (n, A).
+
+        Returns
+        -------
+        Result
+            The policy's Q as `primal`.
+        """
         columns = {**transitions, **policies.expected_actions(policy, transitions["next_state"])}
         problem = ActionValue(Dataset(**columns), self.discount)
         primal, dual = (
@@ -203,7 +322,17 @@ class PolicyIteration(eqx.Module):
 
 
 class Stage(eqx.Module):
-    """A policy that was played: how many transitions there were when it was done, and its mean return."""
+    """A policy that was played in an environment.
+
+    Parameters
+    ----------
+    policy : EpsilonGreedy
+        The policy.
+    transitions : int
+        Number of transitions when it was done.
+    mean_return : float
+        Its mean return.
+    """
 
     policy: EpsilonGreedy
     transitions: int
@@ -231,11 +360,39 @@ def improve(
     window: int = 30_000,
     seed: int = 0,
 ) -> tuple[EpsilonGreedy, list[Stage]]:
-    """(the policy, every stage), from stages x transitions of a gymnasium environment with discrete actions.
+    """Improve a policy by playing a gymnasium environment with discrete actions.
 
-    Each stage collects with the ε-greedy policy of the last Q (the first at random) and then iterates on the last
-    `window` transitions. The policy is greedy under the mean Q of the `average` stages whose own episodes had the
-    highest returns: one Q's errors decide between actions of nearly equal value, and a mean has less of them.
+    Each stage collects transitions with the ε-greedy policy of the last Q (the first at random) and then iterates on
+    the last `window` transitions. The result is greedy under the mean Q of the `average` stages whose own episodes had
+    the highest returns: the errors of one Q decide between actions of nearly equal value, and a mean has fewer of them.
+
+    Parameters
+    ----------
+    key : jax.Array or int
+        Random key or seed of the fits.
+    env : gymnasium.Env
+        The environment.
+    iteration : PolicyIteration
+        The policy iteration of each stage.
+    transitions : int, default=1000
+        Transitions collected in a stage.
+    stages : int, default=12
+        Number of stages, at least 2.
+    average : int, default=5
+        Stages whose Q are averaged.
+    epsilon : float, default=0.2
+        Probability of an action at random while playing.
+    window : int, default=30_000
+        Transitions that are kept, the latest.
+    seed : int, default=0
+        Seeds the environment.
+
+    Returns
+    -------
+    policy : EpsilonGreedy
+        The greedy policy.
+    stages : list of Stage
+        Every stage.
     """
     counts = {"transitions": transitions, "stages": stages, "average": average, "window": window}
     for name, value in counts.items():
@@ -275,13 +432,24 @@ class ConvexityWarning(UserWarning):
 
 @final
 class QLearning(StochasticSolver):
-    """Embedding-SGD on Q(s,a) - r - discount max_j Q(s',a'_j), for an `ActionValue` whose rows have every next action.
+    """Q-learning: Embedding-SGD on Q(s,a) - r - discount max_j Q(s',a'_j).
 
-    The maximum is not affine in Q: the weights follow the current Q through its argmax, the problem in Q is no longer
-    convex, and nothing guarantees convergence. It often works where the dual moves several times faster than Q, and
-    can stall where both move alike; `PolicyIteration` solves an affine problem in every round and should be tried
-    first. The next actions' probabilities (`data.policies.expected_actions`) say only which actions there are: those
-    with probability 0 are left out.
+    It is for an `ActionValue` whose rows have every next action. The maximum is not affine in Q: the weights follow the
+    current Q through its argmax, the problem is no longer convex, and nothing guarantees convergence. It often works
+    where the dual moves several times faster than Q, and can stall where both move alike. `PolicyIteration` solves an
+    affine problem in every round and should be tried first. The next actions' probabilities
+    (`data.policies.expected_actions`) say only which actions there are: those with probability 0 are left out.
+
+    Parameters
+    ----------
+    steps : int, default=2000
+        Number of steps.
+    batch : int, default=50
+        Samples per step.
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
+        Step sizes of Q.
+    dual_step : Schedule, optional
+        Step sizes of the dual; by default those of Q.
     """
 
     title: ClassVar[str] = "Q-learning"

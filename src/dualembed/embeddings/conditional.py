@@ -35,12 +35,27 @@ PENALTIES = np.logspace(-10, 1, 34)
 
 
 class ConditionalEmbedding(eqx.Module):
-    """E[g(z) | x] ≈ Σ_i β_i(x) g(z_i) for every g at once, from one ridge regression on x; made by `fit`.
+    """The embedding of a conditional distribution, from one ridge regression on x that serves every function of z.
 
+        E[g(z) | x] ≈ Σ_i β_i(x) g(z_i)
+
+    It is made by `fit`.
+
+    Parameters
+    ----------
+    smoother : Smoother
+        The map from values at the samples to their regression.
+    z : ndarray of shape (n, dz)
+        The samples' z.
+    penalty : float
+        The penalty λ of the regression.
+
+    Examples
+    --------
     >>> from dualembed.kernels import Gaussian
     >>> x = np.linspace(-1, 1, 200)
-    >>> fitted = ConditionalEmbedding.fit(Gaussian(0.5), x, x + 1, penalty=1e-6)
-    >>> np.round(fitted.expectation(lambda z: z[:, 0], [0.5]), 3).tolist()
+    >>> embedding = ConditionalEmbedding.fit(Gaussian(0.5), x, x + 1, penalty=1e-6)
+    >>> np.round(embedding.expectation(lambda z: z[:, 0], [0.5]), 3).tolist()
     [1.5]
     """
 
@@ -59,16 +74,40 @@ class ConditionalEmbedding(eqx.Module):
         target_kernel: Kernel | None = None,
         seed: int = 0,
     ) -> ConditionalEmbedding:
-        """The embedding from pairs x (n, dx), z (n, dz), exact on a kernel of x or of low rank on a space of features.
+        """Fit the embedding to pairs, exactly on a kernel of x or of low rank on a space of features.
 
         Kernel: β(x*) = (K + nλ)⁻¹ k(x, x*), by Cholesky in O(n³) time and 8n² bytes. Space (Nystrom or Fourier, of m
         features Φ): β(x*) = Φ (ΦᵀΦ + nλ)⁻¹ φ(x*), in O(n m²) and 8nm. Importance weights ρ_i make the regression a
         weighted one, D (DKD + nλ)⁻¹ D k(x, x*) with D = diag √ρ.
 
-        A penalty λ that is not given is the one of PENALTIES with the least leave-one-out error
-        Σ_i ρ_i |ψ(z_i) - μ_{-i}(x_i)|², by the exact formula residual / (1 - H_ii) from one decomposition. What is
-        predicted, ψ, are orthonormal features of z in the target kernel (by default Gaussian, of the median distance)
-        at 100 points of z drawn by the seed.
+        Parameters
+        ----------
+        on : Kernel or LinearSpace
+            What x is regressed on.
+        x : array-like of shape (n,) or (n, dx)
+            Conditions.
+        z : array-like of shape (n,) or (n, dz)
+            One draw for each condition.
+        penalty : float, optional
+            Penalty λ; by default the one of PENALTIES with the least leave-one-out error Σ_i ρ_i |ψ(z_i) -
+            μ_{-i}(x_i)|², by the exact formula residual / (1 - H_ii) from one decomposition. What is predicted, ψ, are
+            orthonormal features of z in the target kernel at 100 points of z drawn by the seed.
+        weights : array-like of shape (n,), optional
+            Importance weights ρ.
+        target_kernel : Kernel, optional
+            Kernel of z; by default Gaussian, of the median distance.
+        seed : int, default=0
+            Seeds landmarks, random features and the points of leave-one-out.
+
+        Returns
+        -------
+        ConditionalEmbedding
+            The embedding.
+
+        Raises
+        ------
+        InputError
+            If there are more than EXACT rows on a kernel, or the penalty is too small for rounding.
         """
         x, z = rows_of("x", x), rows_of("z", z)
         check_equal(x=x, z=z)
@@ -86,27 +125,103 @@ class ConditionalEmbedding(eqx.Module):
         return ConditionalEmbedding(smoother, z, chosen)
 
     def weights(self, xs: Any) -> np.ndarray:
-        """β(x*), shape (m, n), for queries (m, dx)."""
+        """Evaluate the weights β(x*) of all samples.
+
+        Parameters
+        ----------
+        xs : array-like of shape (m,) or (m, dx)
+            Queries.
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+            The weights.
+        """
         return self.smoother.weights(rows_of("xs", xs))
 
     def expectation(self, g: Values, xs: Any) -> np.ndarray:
-        """Σ_i β_i(x*) g(z_i), shape (m,), for g a function or its values at z; (m, p) where it has p values."""
+        """Evaluate E[g(z) | x*] ≈ Σ_i β_i(x*) g(z_i).
+
+        Parameters
+        ----------
+        g : callable or array-like
+            A function of points (n, d), or its values (n,) or (n, p) at the samples' z.
+        xs : array-like of shape (m,) or (m, dx)
+            Queries.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, p)
+            The conditional means.
+        """
         return self.smoother.apply(rows_of("xs", xs), values_of("g", g, self.z))
 
     def regression(self, g: Values) -> Function:
-        """x -> Σ_i β_i(x) g(z_i), for one g, as a function that can be differentiated and compiled."""
+        """Make E[g(z) | x] a function of x that can be differentiated and compiled.
+
+        Parameters
+        ----------
+        g : callable or array-like
+            A function of points (n, d), or its values (n,) at the samples' z.
+
+        Returns
+        -------
+        Function
+            The function x -> Σ_i β_i(x) g(z_i).
+        """
         return self.smoother.function(numbers_of("g", g, self.z))
 
     def embedding(self, kernel: Kernel, x: Any) -> MeanEmbedding:
-        """μ(x*) for one x* (dx,), in the RKHS of a kernel on z."""
+        """Evaluate μ(x*) for one x*, in the RKHS of a kernel on z.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Kernel on z.
+        x : array-like of shape (dx,)
+            One query.
+
+        Returns
+        -------
+        MeanEmbedding
+            The embedding of p(z | x*).
+        """
         return MeanEmbedding(kernel, self.z, self.weights(np.atleast_1d(np.asarray(x, dtype=np.float64))[None])[0])
 
     def pushforward(self, kernel: Kernel, marginal: MeanEmbedding) -> MeanEmbedding:
-        """The embedding of z where x ~ marginal, Σ_j w_j μ(x_j): the kernel sum rule."""
+        """Embed z where x follows a marginal, Σ_j w_j μ(x_j): the kernel sum rule.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Kernel on z.
+        marginal : MeanEmbedding
+            The distribution of x.
+
+        Returns
+        -------
+        MeanEmbedding
+            The embedding of z.
+        """
         return MeanEmbedding(kernel, self.z, marginal.weights @ self.weights(marginal.points))
 
     def joint_expectation(self, f: Values, g: Values, marginal: MeanEmbedding) -> float:
-        """E[f(x) g(z)] where x ~ marginal, Σ_j w_j f(x_j) E[g | x_j]: the kernel chain rule."""
+        """Evaluate E[f(x) g(z)] where x follows a marginal, Σ_j w_j f(x_j) E[g | x_j]: the kernel chain rule.
+
+        Parameters
+        ----------
+        f : callable or array-like
+            A function of points (n, d), or its values (n,) at the marginal's points.
+        g : callable or array-like
+            A function of points (n, d), or its values (n,) at the samples' z.
+        marginal : MeanEmbedding
+            The distribution of x.
+
+        Returns
+        -------
+        float
+            The mean of the product.
+        """
         values = numbers_of("f", f, marginal.points)
         return float(marginal.weights @ (values * self.expectation(numbers_of("g", g, self.z), marginal.points)))
 
@@ -116,19 +231,66 @@ class Smoother(eqx.Module):
 
     @abstractmethod
     def weights(self, xs: np.ndarray) -> np.ndarray:
-        """The map as a matrix (m, n)."""
+        """Make the map a matrix.
+
+        Parameters
+        ----------
+        xs : array-like of shape (m,) or (m, dx)
+            Queries.
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+            The matrix.
+        """
 
     @abstractmethod
     def apply(self, xs: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """weights(xs) @ values, without making the matrix."""
+        """Evaluate weights(xs) @ values, without making the matrix.
+
+        Parameters
+        ----------
+        xs : array-like of shape (m,) or (m, dx)
+            Queries.
+        values : ndarray of shape (n,) or (n, p)
+            Values at the samples.
+
+        Returns
+        -------
+        ndarray of shape (m,) or (m, p)
+            The regression at the queries.
+        """
 
     @abstractmethod
     def function(self, values: np.ndarray) -> Function:
-        """xs -> weights(xs) @ values, for values (n,)."""
+        """Make xs -> weights(xs) @ values a function.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n,)
+            Values at the samples.
+
+        Returns
+        -------
+        Function
+            The regression.
+        """
 
 
 class KernelSmoother(Smoother):
-    """k(x*, x) D (DKD + nλ)⁻¹ D."""
+    """Kernel ridge regression, k(x*, x) D (DKD + nλ)⁻¹ D.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel k.
+    x : ndarray of shape (n, dx)
+        The samples' x.
+    scales : ndarray of shape (n,)
+        The diagonal of D.
+    factor : ndarray of shape (n, n)
+        The lower Cholesky factor of DKD + nλ.
+    """
 
     kernel: Kernel
     x: np.ndarray
@@ -155,7 +317,17 @@ class KernelSmoother(Smoother):
 
 
 class FeatureSmoother(Smoother):
-    """φ(x*)ᵀ (ΦᵀD²Φ + nλ)⁻¹ ΦᵀD²."""
+    """Ridge regression on features, φ(x*)ᵀ (ΦᵀD²Φ + nλ)⁻¹ ΦᵀD².
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Features φ, m of them.
+    design : ndarray of shape (n, m)
+        The matrix D² Φ.
+    factor : ndarray of shape (m, m)
+        The lower Cholesky factor of ΦᵀD²Φ + nλ.
+    """
 
     features: FeatureMap
     design: np.ndarray  # D² Φ, (n, m)

@@ -17,8 +17,21 @@ Values = Callable[[np.ndarray], Any] | Any
 
 
 class MeanEmbedding(eqx.Module):
-    """μ = Σ_i weights_i k(points_i, ·), by default with weights 1/n; called, it has the values μ(x).
+    """The embedding of a distribution, μ = Σ_i weights_i k(points_i, ·).
 
+    Called with points x, it gives the values μ(x).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel k.
+    points : array-like of shape (n,) or (n, d)
+        The sample.
+    weights : array-like of shape (n,), optional
+        Weights of the points; by default 1/n.
+
+    Examples
+    --------
     >>> from dualembed.kernels import Gaussian
     >>> sample = MeanEmbedding(Gaussian(1.0), [0.0, 1.0, 2.0])
     >>> sample.expectation(lambda x: x[:, 0])
@@ -35,33 +48,103 @@ class MeanEmbedding(eqx.Module):
         self.weights = weights_of(weights, len(self.points))
 
     def __call__(self, xs: Any) -> np.ndarray:
-        """Σ_i w_i k(points_i, x), shape (m,)."""
+        """Evaluate μ(x) = Σ_i w_i k(points_i, x).
+
+        Parameters
+        ----------
+        xs : array-like of shape (m,) or (m, d)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            The values.
+        """
         xs = rows_of("xs", xs)
         tiles = [self.kernel.gram(xs[i : i + TILE], self.points) @ self.weights for i in range(0, len(xs), TILE)]
         return np.concatenate(tiles)
 
     def expectation(self, f: Values) -> Any:
-        """Σ_i w_i f(points_i), which for f of the RKHS is ⟨μ, f⟩; (p,) numbers where f has p values."""
+        """Evaluate the mean Σ_i w_i f(points_i), which for f of the RKHS is ⟨μ, f⟩.
+
+        Parameters
+        ----------
+        f : callable or array-like
+            A function of points (n, d), or its values (n,) or (n, p) at the points.
+
+        Returns
+        -------
+        float or ndarray of shape (p,)
+            The mean; p numbers where f has p values.
+        """
         mean = self.weights @ values_of("f", f, self.points)
         return float(mean) if mean.ndim == 0 else mean
 
     def inner(self, other: MeanEmbedding) -> float:
-        """⟨μ, μ'⟩ = wᵀ K w', both of one kernel."""
+        """Evaluate the inner product ⟨μ, μ'⟩ = wᵀ K w'.
+
+        Parameters
+        ----------
+        other : MeanEmbedding
+            An embedding of the same kernel.
+
+        Returns
+        -------
+        float
+            The inner product.
+        """
         checks.instance("what an embedding is compared with", other, MeanEmbedding)
         check_same(self.kernel, other.kernel)
         return float(other(self.points) @ self.weights)
 
     def norm2(self) -> float:
-        """|μ|²."""
+        """Evaluate the squared norm |μ|².
+
+        Returns
+        -------
+        float
+            The squared norm.
+        """
         return self.inner(self)
 
     def distance(self, other: MeanEmbedding) -> float:
-        """The maximum mean discrepancy |μ - μ'|, the largest E_P f - E_Q f over |f| <= 1 for the two samples."""
+        """Evaluate the maximum mean discrepancy |μ - μ'|.
+
+        It is the largest E_P f - E_Q f over |f| <= 1 for the two samples.
+
+        Parameters
+        ----------
+        other : MeanEmbedding
+            An embedding of the same kernel.
+
+        Returns
+        -------
+        float
+            The discrepancy.
+        """
         across = self.inner(other)
         return max(self.norm2() + other.norm2() - 2 * across, 0.0) ** 0.5
 
     def unbiased_squared_distance(self, other: MeanEmbedding) -> float:
-        """The squared discrepancy without the pairs of a point and itself, 0 on average for equal distributions."""
+        """Evaluate the squared discrepancy without the pairs of a point and itself.
+
+        It is 0 on average for equal distributions.
+
+        Parameters
+        ----------
+        other : MeanEmbedding
+            An embedding of the same kernel.
+
+        Returns
+        -------
+        float
+            The estimate, which may be negative.
+
+        Raises
+        ------
+        InputError
+            If a sample has fewer than 2 points whose weight is not 0.
+        """
         across = self.inner(other)
         return self._apart() + other._apart() - 2 * across
 
@@ -78,8 +161,23 @@ class MeanEmbedding(eqx.Module):
 
 
 class JointEmbedding(eqx.Module):
-    """C = Σ_i weights_i k(x_i, ·) ⊗ l(z_i, ·), the uncentred cross-covariance operator of a sample of pairs.
+    """The embedding of pairs, C = Σ_i weights_i k(x_i, ·) ⊗ l(z_i, ·): their uncentred cross-covariance operator.
 
+    Parameters
+    ----------
+    x_kernel : Kernel
+        Kernel k.
+    z_kernel : Kernel
+        Kernel l.
+    x : array-like of shape (n,) or (n, dx)
+        First elements of the pairs.
+    z : array-like of shape (n,) or (n, dz)
+        Second elements.
+    weights : array-like of shape (n,), optional
+        Weights of the pairs; by default 1/n.
+
+    Examples
+    --------
     >>> from dualembed.kernels import Gaussian
     >>> pairs = JointEmbedding(Gaussian(1.0), Gaussian(1.0), [0.0, 1.0], [1.0, 3.0])
     >>> pairs.covariance(lambda x: x[:, 0], lambda z: z[:, 0])
@@ -94,16 +192,53 @@ class JointEmbedding(eqx.Module):
         check_equal(x=self.x.points, z=self.z.points)
 
     def expectation(self, f: Values, g: Values) -> float:
-        """Σ_i w_i f(x_i) g(z_i) = ⟨f, C g⟩."""
+        """Evaluate E[f(x) g(z)] = Σ_i w_i f(x_i) g(z_i) = ⟨f, C g⟩.
+
+        Parameters
+        ----------
+        f : callable or array-like
+            A function of points (n, d), or its values (n,) at the pairs' x.
+        g : callable or array-like
+            A function of points (n, d), or its values (n,) at the pairs' z.
+
+        Returns
+        -------
+        float
+            The mean of the product.
+        """
         return float(self.x.weights @ (numbers_of("f", f, self.x.points) * numbers_of("g", g, self.z.points)))
 
     def covariance(self, f: Values, g: Values) -> float:
-        """E[f(x) g(z)] - E[f(x)] E[g(z)] under the weights."""
+        """Evaluate E[f(x) g(z)] - E[f(x)] E[g(z)] under the weights.
+
+        Parameters
+        ----------
+        f : callable or array-like
+            A function of points (n, d), or its values (n,) at the pairs' x.
+        g : callable or array-like
+            A function of points (n, d), or its values (n,) at the pairs' z.
+
+        Returns
+        -------
+        float
+            The covariance.
+        """
         values = numbers_of("f", f, self.x.points), numbers_of("g", g, self.z.points)
         return self.expectation(*values) - self.x.expectation(values[0]) * self.z.expectation(values[1])
 
     def inner(self, other: JointEmbedding) -> float:
-        """⟨C, C'⟩ = Σ_ij w_i w'_j k(x_i, x'_j) l(z_i, z'_j), both of one pair of kernels."""
+        """Evaluate the inner product ⟨C, C'⟩ = Σ_ij w_i w'_j k(x_i, x'_j) l(z_i, z'_j).
+
+        Parameters
+        ----------
+        other : JointEmbedding
+            An embedding of the same kernels.
+
+        Returns
+        -------
+        float
+            The inner product.
+        """
         checks.instance("what a joint embedding is compared with", other, JointEmbedding)
         check_same(self.x.kernel, other.x.kernel)
         check_same(self.z.kernel, other.z.kernel)
@@ -116,7 +251,13 @@ class JointEmbedding(eqx.Module):
         return total
 
     def dependence(self) -> float:
-        """|C - μ_x ⊗ μ_z|², the Hilbert-Schmidt independence criterion (HSIC) for weights that sum to 1."""
+        """Evaluate |C - μ_x ⊗ μ_z|², the Hilbert-Schmidt independence criterion (HSIC) for weights that sum to 1.
+
+        Returns
+        -------
+        float
+            The criterion, 0 for independence.
+        """
         across = float(self.x.weights @ (self.x(self.x.points) * self.z(self.z.points)))
         return self.inner(self) + self.x.norm2() * self.z.norm2() - 2 * across
 

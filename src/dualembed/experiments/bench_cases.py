@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -305,7 +306,7 @@ class OnGarnet(Case):
         ratios = {"ours": model.density_ratio(*points)}
         ratios |= peers.dual_dice_of(model.solved_, self.discount, coded, **ridges)
         weights = share * logged / share[logged].sum()
-        errors = {
+        errors: dict[str, Callable[[Any], Any]] = {
             "density ratio": lambda each: np.sqrt(weights @ (each - exact) ** 2),
             "density ratio, 1 - correlation": lambda each: 1 - _correlation(each, exact, weights),
             "density ratio, with pairs not logged": lambda each: np.sqrt(share @ (each - exact) ** 2 / share.sum()),
