@@ -10,6 +10,7 @@ from dualembed.selection.honest_score import clustered_error
 from dualembed.selection.regression import cross_fit
 
 FOLDS = 5
+FEWEST = 6 * FOLDS  # rows; the honest score, which judges the weights, needs as many
 LOWEST = 0.05  # of the mean: a variance is not believed to be smaller
 SHARES = (0.25, 0.5, 0.75, 1.0)
 
@@ -43,7 +44,7 @@ def variances(
     squares = residuals**2
     mean = float(squares.mean())
     best = Variances(np.full(len(squares), mean), 0.0, 0.0, 0.0)
-    if mean == 0:
+    if mean == 0 or len(squares) < FEWEST:
         return best
     units = np.arange(len(squares)) if units is None else units
     blocks = (rng.permutation(units.max() + 1) % (2 * FOLDS))[units]
