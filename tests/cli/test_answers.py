@@ -13,8 +13,6 @@ from tests.cli.tables import LINEAR, ROWS, Shown, columns, document, refusal
 
 from dualembed.cli import main
 from dualembed.data import read_table
-from dualembed.estimators import diagnostics
-from dualembed.report import facts
 from dualembed.saving import load
 
 
@@ -115,10 +113,6 @@ def test_the_strength_of_instruments_is_said_by_fit_and_by_info(
     assert 0.3 < share < 0.7 if word == "strong" else share < 0.05  # of price = tax + hidden
 
 
-def test_weak_is_what_is_warned_of() -> None:
-    assert facts.WEAK == diagnostics.WEAK
-
-
 # Policies
 
 
@@ -132,7 +126,7 @@ def test_the_value_of_the_logs_own_actions_is_told_at_the_starts(tmp_path: Path,
     assert value["lower"] < 0.5 / (1 - 0.5) < value["upper"]  # a coin's reward for ever
     assert value["stderr"] < 0.2
     assert fit(table, "action-value", "--discount", "0.5") == 0
-    assert "The policy is worth" in capsys.readouterr().out
+    assert "The policy's value over the starts of episodes is" in capsys.readouterr().out
 
 
 def test_the_value_has_the_models_own_interval_and_verdict_beside_the_mean_of_returns(

@@ -120,8 +120,6 @@ def test_actions_and_categories_are_text(folder: Path, capsys: Shown) -> None:
         ("value", ["--at", HERE, *(["--minus", HERE] * 2)], "given 2 times for 1 questions"),
         ("value", ["--at", HERE, "--minus", "state_a=1"], "--minus 'state_a=1' says nothing of state_b"),
         ("value", ["--points", "absent.csv"], "there is no file absent.csv"),
-        ("effect", [], "has no headline to ask for"),
-        ("actions", [], "does not know what its policy does at the starts of episodes"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(
@@ -143,8 +141,21 @@ def test_models_without_errors_or_names_are_refused(folder: Path, tmp_path: Path
     saving.save(nameless, tmp_path / "nameless.dualembed")
     assert ask(tmp_path / "nameless.dualembed", "--at", HERE) == 2
     assert "saved from Python" in refusal(capsys)
-    assert ask(tmp_path / "nameless.dualembed") == 2
-    assert "fit it with --episode" in refusal(capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("effect", "the effect on y when price moves from "),
+        ("actions", "the policy's value over the starts of episodes"),
+    ],
+)
+def test_without_a_question_it_is_what_the_fit_is_for(name: str, words: str, folder: Path, capsys: Shown) -> None:
+    assert ask(folder / f"{name}.dualembed", "--json") == 0
+    (found,) = document(capsys)["answers"]
+    headline = saving.load(folder / f"{name}.dualembed").summary().headline
+    assert found["question"].startswith(words)
+    assert (found["value"], found["stderr"]) == pytest.approx((headline.value, headline.stderr), rel=1e-9)
 
 
 def test_effects_of_columns_are_those_of_the_model(folder: Path, tmp_path: Path, capsys: Shown) -> None:

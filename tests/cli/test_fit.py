@@ -48,7 +48,7 @@ def test_fit_says_in_words_what_it_found_and_where_it_is(table: Path, capsys: Sh
     assert fitted(table, "--discount", str(DISCOUNT), "--report", str(report)) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
-    for words in ("Read 400 rows", "next_state_a, next_state_b", "The policy is worth", "95 % interval", "80 episodes"):
+    for words in ("Read 400 rows", "next_state_a, next_state_b", "The policy's value", "95 % interval", "80 episodes"):
         assert words in shown.out
     assert "Honest error on rows left out" in shown.out
     assert str(table.parent / "model.dualembed") in shown.out

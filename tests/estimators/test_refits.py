@@ -158,6 +158,6 @@ def test_starts_of_later_episodes_count(kind: Any) -> None:
         data = (STATE, STATE, NEXT) if policy else (STATE, ACTION, 1.0 * ACTION, NEXT)
         data = tuple(column[rows] for column in data)
         model.partial_fit(*data, episodes=np.arange(len(rows)))
-    starts = model.starts_ if policy else model.starts_[0]
-    assert len(starts) == 200
-    np.testing.assert_allclose(np.mean(starts[..., 0]), np.mean(model.coding_.encode(STATE[:200])))
+    points = model.starts_.parts[0][1].points
+    assert len(points) == 200
+    np.testing.assert_allclose(np.mean(points[..., 0]), np.mean(model.coding_.encode(STATE[:200])))

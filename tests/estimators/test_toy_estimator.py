@@ -126,6 +126,9 @@ def test_it_can_be_saved_drawn_and_reported(model: DecayRegressor, data: dict[st
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "What does a decaying process cost" in page
     assert "the cost h(s) from state s on" in model._repr_html_()
+    headline = model.summary().headline
+    assert headline.question.startswith("the cost h(s) at a typical row (state = ")
+    assert headline.text().partition(" (")[0] in page
 
 
 def test_it_has_a_command_with_help(
@@ -144,6 +147,7 @@ def test_it_has_a_command_with_help(
     assert main(["fit", "decay", str(table), *asked, "--report", str(tmp_path / "page.html"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["task"] == "decay"
+    assert found["headline"]["verdict"] == "solid"
     assert found["answer"]["mean"]["value"] == pytest.approx(2.0, abs=0.3)
     assert main(["ask", model, "--at", "x=1", "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)["answers"]

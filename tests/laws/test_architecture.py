@@ -166,3 +166,16 @@ def test_no_module_is_a_drawer() -> None:
     folders = [SOURCE, SOURCE.parent.parent / "tests"]
     named = [path for folder in folders for path in folder.rglob("*") if path.stem.lower() in drawers]
     assert named == []
+
+
+# What may be asked whether it has an attribute: errors of other libraries, values of JSON, functions and settings that
+# people give, bars of matplotlib, modules by name.
+PROBED = {"error", "value", "setting", "bars", "module"}
+
+
+@pytest.mark.parametrize("path", [each for each in FILES if part(each) in ("report", "plot", "cli")], ids=str)
+def test_reports_figures_and_the_command_line_probe_no_model(path: Path) -> None:
+    """They know of a model what `Fitted` says, and never look whether it happens to have something."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    probes = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in ("hasattr", "getattr")]
+    assert [ast.unparse(call) for call in probes if ast.unparse(call.args[0]) not in PROBED] == []

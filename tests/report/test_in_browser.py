@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("pages")
     model, data = wide_model()
     report.write_report(model, made / "report.html", data=data, command=LONG, title=HOSTILE)
-    card = f'<!DOCTYPE html><html lang="en"><title>card</title><body>{report.html_of(model)}'
+    card = f'<!DOCTYPE html><html lang="en"><title>card</title><body>{report.card(model)}'
     (made / "card.html").write_text(card, encoding="utf-8")
     return made
 

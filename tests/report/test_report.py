@@ -16,14 +16,12 @@ from tests.report.models import HOSTILE, ROWS, line_model, policy_model, wide_mo
 
 from dualembed import report
 from dualembed.answers.answer import meaning
+from dualembed.answers.summary import error_verdict
 from dualembed.checks import InputError
+from dualembed.estimates import format_estimate, format_interval, format_number
 from dualembed.estimators import ActionValueEvaluator, IVRegressor, PolicyEvaluator
-from dualembed.plot.surface import function_surface
-from dualembed.report.effects import effects, unshown
-from dualembed.report.html import Markup, as_sure, between, element, number, plus_minus, shown, text
+from dualembed.report.html import Markup, element, number, proper, shown, text
 from dualembed.report.page import page
-from dualembed.report.trust import verdict
-from dualembed.report.worth import policy_value
 from dualembed.selection import HeldOut
 
 EMPTY = {"meta", "link", "img"}  # elements without an end
@@ -76,7 +74,7 @@ def wide_page() -> Reader:
 def bare(model: Any) -> Any:
     """The model as a stochastic solver leaves it: without standard errors, witness and scores."""
     left = copy.copy(model)
-    left.uncertainty_ = left.witness_ = None
+    left.uncertainty_ = left.witness_ = left._headline_answer = left._summary = None
     left.diagnostics_ = type(model.diagnostics_)(model.diagnostics_.rows)
     return left
 
@@ -143,7 +141,8 @@ def test_names_in_drawings_stay_text(wide_page: Reader) -> None:
 
 def test_value_of_the_policy_is_the_answer(policy_page: Reader) -> None:
     found = policy_model()[0].value()
-    assert f"the policy is worth {plus_minus(found.value, found.stderr)}" in policy_page.said
+    said = f"The policy's value over the starts of episodes is {format_estimate(found.value, found.stderr)}"
+    assert proper(said) in policy_page.said
 
 
 def test_the_verdict_stands_beside_the_answer_where_the_model_can_give_one() -> None:
@@ -151,10 +150,10 @@ def test_the_verdict_stands_beside_the_answer_where_the_model_can_give_one() -> 
     model = PolicyEvaluator(0.5).fit(**data)
     found = model.value()
     reader = Reader(page(model, data=data))
-    assert f"(95 % interval {between(*found.interval())})" in reader.said
+    assert f"(95 % interval {proper(format_interval(*found.interval()))})" in reader.said
     assert meaning(found.verdict) in reader.said
-    assert f"which is {found.verdict}." in Reader(report.html_of(model)).said
-    assert "which is" not in Reader(report.html_of(bare(model))).said
+    assert f"which is {found.verdict}." in Reader(report.card(model)).said
+    assert "which is" not in Reader(report.card(bare(model))).said
     assert "This answer is" not in Reader(page(bare(model), data=data)).said
 
 
@@ -170,13 +169,11 @@ def test_value_of_a_policy_that_is_given_is_the_models_with_and_without_errors()
     }
     evaluator = ActionValueEvaluator(0.5, lambda states: np.full((len(states), 2), 0.5), primal="linear", dual="linear")
     model = evaluator.fit(**data)
-    found = policy_value(model, function_surface(model, data), data)
-    without = policy_value(bare(model), function_surface(bare(model), data), data)
-    assert found is not None
-    assert without is not None
-    assert (found.value, found.stderr) == (model.value().value, model.value().stderr)
-    assert without.value == pytest.approx(found.value, rel=1e-5)
-    assert (without.stderr, without.episodes) == (None, 50)
+    found, without = model.summary(), bare(model).summary()
+    assert found.headline == model.value()
+    assert without.headline.value == pytest.approx(found.headline.value, rel=1e-5)
+    value = without.to_dict()["answer"]["policy_value"]
+    assert (value["stderr"], value["episodes"]) == (None, 50)
 
 
 def test_effect_of_a_line_is_its_coefficient() -> None:
@@ -193,28 +190,34 @@ def test_a_column_of_two_values_moves_from_the_one_to_the_other() -> None:
     treated, dose = 1.0 * (np.arange(ROWS) % 10 == 0), rng.normal(size=ROWS)  # of the first both quartiles are 0
     X, y = pd.DataFrame({"treated": treated, "dose": dose}), 2 * treated + dose
     model = IVRegressor(primal="linear", dual="linear").fit(X, y)
-    first, second = effects(function_surface(model, {"X": X, "y": y}), straight=False)
-    assert first.change(number) == "treated from 0 to 1"
+    first, second = model.summary().findings.answers
+    assert first.question == "treated from 0 to 1"
     assert first.value == pytest.approx(2.0, abs=0.01)
-    assert second.change(number).startswith("dose from −0.")
-    assert second.change(number).endswith("(quartiles)")
+    assert second.question == "dose from 0 to 1 (one unit)"
+
+
+def test_a_number_moves_by_its_quartiles_where_f_is_no_line() -> None:
+    model, data = wide_model()
+    low, high = (format_number(each) for each in np.percentile(data["X"]["second"], (25, 75)))
+    assert model.summary().findings.answers[1].question == f"second from {low} to {high} (quartiles)"
 
 
 def test_levels_of_a_category_are_compared_with_the_most_frequent_and_the_rarest_left_out() -> None:
     kind = np.repeat([f"kind {number:02}" for number in range(14)], np.arange(14) + 1).astype(object)
     model = IVRegressor(primal="linear", dual="linear").fit({"kind": kind}, np.arange(len(kind)) % 2)
-    surface = function_surface(model, {"X": {"kind": kind}})
-    found = effects(surface, straight=False)
-    assert {each.start for each in found} == {"kind 13"}
-    assert [each.end for each in found] == [f"kind {number:02}" for number in range(12, 2, -1)]
-    assert unshown(surface) == ["Of kind the 10 most frequent of 13 other levels are compared."]
-    assert next(each.end for each in effects(function_surface(model), straight=False)) == "kind 01"
+    found = model.summary().to_dict()["answer"]
+    assert {each["from"] for each in found["effects"]} == {"kind 13"}
+    assert [each["to"] for each in found["effects"]] == [f"kind {number:02}" for number in range(12, 2, -1)]
+    assert found["effects_unshown"] == ["Of kind the 10 most frequent of 13 other levels are compared."]
+    older = copy.copy(model)
+    older.sample_ = older._summary = None
+    assert older.summary().to_dict()["answer"]["effects"][0]["to"] == "kind 01"
 
 
 def test_honest_error_stands_beside_the_naive_ones(policy_page: Reader) -> None:
     found = policy_model()[0].diagnostics_.held_out
     assert found is not None
-    for expected in (plus_minus(found.value, found.stderr), number(found.squared), number(found.fitted)):
+    for expected in (proper(format_estimate(found.value, found.stderr)), number(found.squared), number(found.fitted)):
         assert expected in policy_page.texts
 
 
@@ -251,10 +254,12 @@ def test_choices_and_the_way_to_reproduce_are_there(policy_page: Reader) -> None
 def test_warnings_are_said_or_their_absence(wide_page: Reader) -> None:
     model, data = policy_model()
     quiet = copy.copy(model)
+    quiet._summary = None
     quiet.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=())
     assert "Nothing looked wrong: there are no warnings." in Reader(page(quiet, data=data)).texts
     assert "There are no warnings besides the honest error, which is more than chance." in wide_page.texts
     worried = copy.copy(model)
+    worried._summary = None
     worried.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=("few <rows>",))
     assert "Few <rows>." in Reader(page(worried, data=data)).texts
 
@@ -268,18 +273,18 @@ def test_page_makes_do_without_data() -> None:
 def test_page_makes_do_without_standard_errors() -> None:
     model, data = policy_model()
     said = Reader(page(bare(model), data=data)).said
-    for expected in ("this solver gives no intervals", "Where it fails cannot be drawn", "There is no held-out error"):
+    for expected in ("this solver gives no intervals", "Where it fails cannot be drawn", "There is no honest error"):
         assert expected in said
 
 
 def test_card_names_what_was_set_and_found() -> None:
     model, _ = policy_model()
-    reader = Reader(report.html_of(model))
+    reader = Reader(report.card(model))
     assert "discount=0.8" in reader.said
     assert "random_state" not in reader.said  # as by default
     assert "Honest held-out error" in reader.said
     assert len(reader.all("img")) == 1
-    assert "Not fitted yet." in Reader(report.html_of(PolicyEvaluator())).said
+    assert "Not fitted yet." in Reader(report.card(PolicyEvaluator())).said
 
 
 def test_subclasses_speak_as_their_parents() -> None:
@@ -290,7 +295,7 @@ def test_subclasses_speak_as_their_parents() -> None:
 
 
 def test_card_is_small_and_without_markup_of_users() -> None:
-    written = report.html_of(wide_model()[0])
+    written = report.card(wide_model()[0])
     assert len(written) < 200_000
     assert Reader(written).all("script") == []
 
@@ -302,11 +307,11 @@ def test_text_is_escaped_once_and_markup_not_again() -> None:
 
 
 def test_numbers_have_as_many_digits_as_their_errors_leave() -> None:
-    assert plus_minus(0.017253, 0.2468) == "0.02 ± 0.25"
-    assert plus_minus(-1234.5678, 3.21) == "−1,234.6 ± 3.2"
-    assert plus_minus(98765.4, 321.0) == "98,770 ± 320"
-    assert as_sure(1.5, 0.0) == "1.5"
-    assert plus_minus(2.0, None) == "2"
+    assert format_estimate(0.017253, 0.2468) == "0.02 ± 0.25"
+    assert proper(format_estimate(-1234.5678, 3.21)) == "−1,234.6 ± 3.2"
+    assert format_estimate(98765.4, 321.0) == "98,770 ± 320"
+    assert format_estimate(1.5, 0.0) == "1.5 ± 0"
+    assert format_estimate(2.0, None) == "2"
 
 
 def test_settings_are_shown_without_addresses() -> None:
@@ -316,6 +321,6 @@ def test_settings_are_shown_without_addresses() -> None:
 
 
 def test_an_error_as_vague_as_it_could_be_is_no_good_news() -> None:
-    assert "exactly right" in verdict(HeldOut(value=0.01, stderr=0.02, squared=1.0, fitted=1.0, rows=100))
-    assert "cannot tell how wrong" in verdict(HeldOut(value=-9.4, stderr=4.2, squared=2.1, fitted=2.0, rows=100))
-    assert "still wrong" in verdict(HeldOut(value=0.5, stderr=0.1, squared=1.0, fitted=1.0, rows=100))
+    assert "exactly right" in error_verdict(HeldOut(value=0.01, stderr=0.02, squared=1.0, fitted=1.0, rows=100))
+    assert "cannot tell how wrong" in error_verdict(HeldOut(value=-9.4, stderr=4.2, squared=2.1, fitted=2.0, rows=100))
+    assert "still wrong" in error_verdict(HeldOut(value=0.5, stderr=0.1, squared=1.0, fitted=1.0, rows=100))

@@ -229,13 +229,13 @@ def test_a_model_that_holds_itself_is_refused(tmp_path: Path) -> None:
 
 def test_arrays_of_a_loaded_model_cannot_be_written_to(evaluator: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        again(evaluator, tmp_path).starts_[0] = 3.0
+        again(evaluator, tmp_path).starts_.parts[0][1].points[0] = 3.0
 
 
 def test_a_description_says_what_is_in_the_file(evaluator: Any, tmp_path: Path) -> None:
     save(evaluator, tmp_path / "model")
     found = describe(tmp_path / "model")
-    assert (found["class"], found["rows"], found["columns"], found["format"]) == ("PolicyEvaluator", 120, None, 2)
+    assert (found["class"], found["rows"], found["columns"], found["format"]) == ("PolicyEvaluator", 120, None, 3)
     assert found["parameters"]["discount"] == 0.9
     assert found["parameters"]["primal"] == "Nystrom(kernel=Gaussian(bandwidth=2.0), size=12, landmarks=Uniform())"
     assert "function_" in found["fitted"]

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dualembed.answers.answer import Answer, Verdict
     from dualembed.answers.question import Question
-    from dualembed.answers.task import Setting, Task
+    from dualembed.answers.summary import Findings, Summary
+    from dualembed.answers.task import Fitted, Setting, Task
 
-__all__ = ["Answer", "Question", "Setting", "Task", "Verdict"]
+__all__ = ["Answer", "Findings", "Fitted", "Question", "Setting", "Summary", "Task", "Verdict"]
 
 # Names are imported when first used, so that the command line can read tasks without NumPy.
-_HOMES = {"Answer": "answer", "Verdict": "answer", "Question": "question", "Setting": "task", "Task": "task"}
+_HOMES = {
+    "Answer": "answer",
+    "Verdict": "answer",
+    "Question": "question",
+    "Findings": "summary",
+    "Summary": "summary",
+    "Fitted": "task",
+    "Setting": "task",
+    "Task": "task",
+}
 
 
 def __getattr__(name: str) -> Any:

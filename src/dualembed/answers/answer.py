@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from typing import Any
 
-from dualembed.estimates import Estimate, check_level
+from dualembed.estimates import Estimate, check_level, format_estimate, format_interval
 
 
 class Verdict(enum.StrEnum):
@@ -47,8 +48,9 @@ class Answer(Estimate):
     """An estimate that knows its question.
 
     `stderr` is the plain standard error; `freedom` are its degrees of freedom, which `interval` takes into account, and
-    nothing else. `negative` and `effective` say how the rows count (docs/guide.md). `positive` is for what cannot be
-    below zero, such as a time: its interval is one of ratios. The `verdict` is None where nothing was judged.
+    nothing else; it is not a number for fits that have no errors. `negative` and `effective` say how the rows count
+    (docs/guide.md). `positive` is for what cannot be below zero, such as a time: its interval is one of ratios, and
+    no end of it is below `least`. The `verdict` is None where nothing was judged.
     """
 
     freedom: float | None = None
@@ -58,6 +60,7 @@ class Answer(Estimate):
     negative: float | None = None
     effective: float | None = None
     positive: bool = False
+    least: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """(lower, upper), which cover the truth with that probability.
@@ -71,8 +74,43 @@ class Answer(Estimate):
         half = float(norm.ppf(0.5 + level / 2) if self.freedom is None else t.ppf(0.5 + level / 2, self.freedom))
         if self.positive and self.value > 0 and math.isfinite(self.stderr):
             factor = math.exp(min(half * self.stderr / self.value, 700.0))
-            return self.value / factor, self.value * factor
-        return self.value - half * self.stderr, self.value + half * self.stderr
+            lower, upper = self.value / factor, self.value * factor
+        else:
+            lower, upper = self.value - half * self.stderr, self.value + half * self.stderr
+        return (lower, upper) if self.least is None else (max(lower, self.least), max(upper, self.least))
+
+    @property
+    def title(self) -> str:
+        """The question as a sentence begins; a symbol such as h(s) stays as it is."""
+        return f"The{self.question[3:]}" if self.question.startswith("the ") else self.question
+
+    def text(self, level: float = 0.95) -> str:
+        """The number, its error and an interval, as a sentence has them.
+
+        >>> Answer(1.0, 0.5, freedom=9).text()
+        '1.00 ± 0.50 (95 % interval -0.13 to 2.13)'
+        """
+        if math.isnan(self.stderr):
+            return format_estimate(self.value, None)
+        if math.isinf(self.stderr):
+            return f"{format_estimate(self.value, None)}, with an error that the data cannot tell"
+        ends = format_interval(*self.interval(level))
+        return f"{format_estimate(self.value, self.stderr)} ({100 * level:g} % interval {ends})"
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The answer in terms that JSON has: None for what is not known, or has no end."""
+        lower, upper = self.interval(level)
+        numbers = {"value": self.value, "stderr": self.stderr, "lower": lower, "upper": upper}
+        return {
+            "question": self.question,
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "level": level,
+            "freedom": self.freedom,
+            "verdict": None if self.verdict is None else str(self.verdict),
+            "warnings": list(self.warnings),
+            "negative": self.negative,
+            "effective": self.effective,
+        }
 
     def __str__(self) -> str:
         return super().__str__() + (f" ({self.verdict})" if self.verdict is not None else "")

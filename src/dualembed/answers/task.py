@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dualembed.data.roles import ROLES, Role
+
+if TYPE_CHECKING:
+    from dualembed.answers.answer import Answer
+    from dualembed.answers.question import Question
+    from dualembed.answers.summary import Summary
+    from dualembed.data.coding import Coding, Schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Task:
         Roles that the witness depends on.
     settings
         Parameters of the constructor that are options of the command line.
+    effects
+        Whether it can be asked what moving a column does.
     examples
         Arguments of `dualembed fit` after the task; without any, the command line cannot fit it.
     """
@@ -63,18 +71,24 @@ class Task:
     noun: str = ""
     row: str = "row"
     error: str = "mean squared error of the equation"
-    mean: str = "f is {mean} on average over the table's rows, from {lowest} to {highest}."
+    mean: str = "f is {mean} on average over the data's rows, from {lowest} to {highest}."
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     context: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
+    effects: bool = False
     examples: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """What f is called beside an axis, such as "value V(s)"."""
         return f"{self.noun} {self.symbol}".strip()
+
+    @property
+    def the_function(self) -> str:
+        """What f is called in a sentence, such as "the value V(s)"."""
+        return f"the {self.label}" if self.noun else self.symbol
 
     @property
     def roles(self) -> list[Role]:
@@ -96,3 +110,39 @@ class Task:
         found: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in record.items()}
         found["settings"] = tuple(Setting(**each) for each in record["settings"])
         return Task(**found)
+
+
+class Fitted(Protocol):
+    """All that reports, figures and the command line know of a model.
+
+    `uncertainty_` has the spreads that f's standard errors come from, and `witness_` is that of the witness; both are
+    None where there are none. Codings say how tables are coded: f's own, and those that the witness depends on.
+    """
+
+    task: Task
+    uncertainty_: Any
+    witness_: Any
+    function_: Any
+    dual_: Any
+    schema_: Schema
+    fit: Any
+
+    @property
+    def task_(self) -> Task: ...
+
+    @property
+    def columns_(self) -> dict[str, list[str]] | None: ...
+
+    def __sklearn_is_fitted__(self) -> bool: ...
+
+    def summary(self) -> Summary: ...
+
+    def ask(self, question: Question) -> Answer: ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+    def _codings(self) -> list[Coding]: ...
+
+    def _point_codings(self) -> list[Coding]: ...
+
+    def _context_codings(self) -> list[Coding]: ...

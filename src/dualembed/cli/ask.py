@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _HELP = "\n\n".join(
     [
         "Ask a model for one number: with its standard error, an interval, and a verdict on how much it rests on.",
-        "Without a question it is the headline: what a policy is worth over the starts of episodes. --at asks about "
+        "Without a question it is the headline of the fit, such as what a policy is worth over the starts of episodes, "
+        "or what the first column does. --at asks about "
         "one place, --points about the mean over the rows of a table, and --minus takes another place off: the "
         "difference has its own error, which is not that of its two sides. Columns go by the names that the model was "
         "fitted to.",
@@ -92,12 +93,12 @@ def ask(
             taken_off = reader.questions(others, option="--minus")
             answers = fitted.ask_all([*contrasts(asked, taken_off), *effects(reader, moved, points)])
         else:
-            answers = [_headline(model, fitted)]
-    found = {"task": task.name, "model": str(model), "answers": [_plain(each, level) for each in answers]}
+            answers = [fitted.summary().headline]
+    found = {"task": task.name, "model": str(model), "answers": [each.to_dict(level) for each in answers]}
     if as_json:
         print_json(found)
     else:
-        _show(found)
+        _print(answers, level)
 
 
 ask.__doc__ = _HELP
@@ -124,65 +125,18 @@ def _check_errors(path: Path, model: Any) -> None:
         )
 
 
-def _headline(path: Path, model: Any) -> Answer:
-    """The policy's value over the starts of episodes."""
-    from dualembed.checks import InputError
-
-    if not hasattr(model, "starts_"):
-        raise InputError(f'{path} has no headline to ask for; give a question, such as --at "column=value" or --points')
-    if model.starts_ is None:
-        way = "the policy itself in Python" if hasattr(model, "actions_") else "--episode"
-        raise InputError(
-            f"{path} does not know what its policy does at the starts of episodes, over which its value is taken; fit "
-            f"it with {way}, or ask with --at or --points"
-        )
-    found: Answer = model.value()
-    return found
-
-
-def _plain(answer: Answer, level: float) -> dict[str, Any]:
-    """The answer in terms that JSON has."""
-    lower, upper = answer.interval(level)
-    return {
-        "question": answer.question,
-        "value": answer.value,
-        "stderr": answer.stderr,
-        "lower": lower,
-        "upper": upper,
-        "level": level,
-        "freedom": answer.freedom,
-        "verdict": None if answer.verdict is None else str(answer.verdict),
-        "warnings": list(answer.warnings),
-        "negative": answer.negative,
-        "effective": answer.effective,
-    }
-
-
-def _show(found: Mapping[str, Any]) -> None:
+def _print(answers: Sequence[Answer], level: float) -> None:
     """Print the answers, for people."""
-    for number, answer in enumerate(found["answers"]):
+    for number, answer in enumerate(answers):
         if number:
             typer.echo("")
-        question = answer["question"]  # a symbol such as h(s) stays as it is
-        shown = f"The{question[3:]}" if question.startswith("the ") else question
-        typer.echo(f"{shown}: {_in_words(answer)}.")
-        if answer["verdict"] is None:
+        typer.echo(f"{answer.title}: {answer.text(level)}.")
+        if answer.verdict is None:
             typer.echo("Verdict: none, for this kind of fit does not know how much of the data an answer rests on.")
         else:
-            typer.echo(f"Verdict: {answer['verdict']}.")
-        for warning in answer["warnings"]:
+            typer.echo(f"Verdict: {answer.verdict}.")
+        for warning in answer.warnings:
             typer.echo(f"Warning: {warning}.")
-
-
-def _in_words(answer: Mapping[str, Any]) -> str:
-    import math
-
-    from dualembed.cli.console import give_or_take, number
-
-    if not math.isfinite(answer["stderr"]):
-        return f"{number(answer['value'])}, with an error that the data cannot tell"
-    said = give_or_take(answer["value"], answer["stderr"])
-    return f"{said} ({100 * answer['level']:g} % interval {number(answer['lower'])} to {number(answer['upper'])})"
 
 
 # One of name=value, either of which may stand in double quotes, as in a CSV file.
@@ -215,7 +169,7 @@ class Reader:
 
     def questions(self, places: Sequence[str], points: Path | None = None, option: str = "--at") -> list[Question]:
         """One question for each place, and one for the table."""
-        from dualembed.cli.console import pluralise
+        from dualembed.estimates import pluralise
 
         symbol = self.task.symbol
         tables = [(_table(self.known, each, option), f"{symbol} at {' '.join(each.split())}") for each in places]
@@ -276,7 +230,7 @@ def effects(
 
     if not moved:
         return []
-    if not hasattr(reader.model, "mean_derivative"):
+    if not reader.task.effects:
         raise InputError(
             f"{moved[0][0]} is about effects of columns, which {reader.path} has none of; ask with --at and --minus"
         )

@@ -14,9 +14,13 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualembed.answers import Summary
 
 INTERRUPTED = 130  # the exit code
+SHOWN = 12  # answers of a printed table
 
 own_process = False
 """Whether the command line is the whole process, so that ending the one is ending the other."""
@@ -110,21 +114,6 @@ def check_ending(option: str, path: Path, endings: tuple[str, ...]) -> None:
         raise InputError(f"{option} {path} must end in one of {', '.join(endings)}, which says how to write it")
 
 
-def number(value: float) -> str:
-    """The number with four digits that count."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
-def give_or_take(value: float, stderr: float | None) -> str:
-    """The number with its standard error, where there is one."""
-    return number(value) if stderr is None else f"{number(value)} ± {stderr:.2g}"
-
-
-def pluralise(count: int, what: str) -> str:
-    """So many of these: 1 row, 2 rows."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print rows of text under heads, the first column to the left and the others to the right."""
     import typer
@@ -140,6 +129,28 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     for row in rows:
         grid.add_row(*map(escape, row))
     Console().print(grid)
+
+
+def print_columns(columns: Mapping[str, Sequence[str]], title: str) -> None:
+    """Print a row for each meaning of columns, with their names."""
+    rows = [[meaning.replace("_", " "), ", ".join(names)] for meaning, names in columns.items()]
+    print_table(["", ""], rows, title=title)
+
+
+def print_summary(summary: Summary) -> None:
+    """Print what a fit has found: the answer, what else there is to say, the honest error, and warnings."""
+    import typer
+
+    for sentence in summary.sentences():
+        typer.echo(sentence)
+    heads, rows = summary.table()
+    if rows:
+        print_table(heads, rows[:SHOWN], title=f"{summary.findings.about}:")
+    if len(rows) > SHOWN:
+        typer.echo(f"{len(rows) - SHOWN} more are in --json.")
+    typer.echo(summary.error_text())
+    for warning in summary.warnings:
+        typer.echo(f"Warning: {warning}.")
 
 
 def print_json(found: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from warnings import catch_warnings, simplefilter
 
 import typer
@@ -17,6 +17,9 @@ from dualembed.answers.task import Task
 from dualembed.cli import options
 from dualembed.cli.options import estimator_of, general, known_tasks, option_of, task_named
 from dualembed.data.roles import ROLES
+
+if TYPE_CHECKING:
+    from dualembed.answers import Summary
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
@@ -195,16 +198,49 @@ def _run(order: Order, *, as_json: bool) -> None:
     with exit_on_interrupt():
         with spinner(f"Reading {order.table}"):
             given = _read(order)
-        model, found = _fitted(order, given)
+        model = _fitted(order, given)
+        summary = model.summary()
     with spinner("Writing"):
         _write(order, model, given.data.columns)
     with on_interrupt(f"stopped; the model {order.out} is written"):
         if as_json:
-            print_json(found)
+            print_json(_document(order, given, summary))
         else:
-            from dualembed.cli.answers import show_fit
+            _print(order, given, summary)
 
-            show_fit(found)
+
+def _document(order: Order, given: Given, summary: Summary) -> dict[str, Any]:
+    """What was read, found and written, in terms that JSON has."""
+    return {
+        "task": order.name,
+        "table": str(order.table),
+        "rows": given.table.num_rows,
+        "dropped": given.dropped,
+        "columns": given.columns,
+        "categories": given.categories,
+        **summary.to_dict(),
+        "solver": order.settings["solver"],
+        "model": str(order.out),
+        "report": None if order.report is None else str(order.report),
+        "command": order.command,
+    }
+
+
+def _print(order: Order, given: Given, summary: Summary) -> None:
+    """Print the same for people."""
+    from dualembed.cli.console import print_columns, print_summary
+    from dualembed.estimates import pluralise
+
+    dropped = f", {given.dropped:,} dropped for missing numbers" if given.dropped else ""
+    categories = {"taken as categories": given.categories} if given.categories else {}
+    title = f"Read {pluralise(given.table.num_rows, 'row')}{dropped}. Columns used:"
+    print_columns({**given.columns, **categories}, title)
+    typer.echo("")
+    print_summary(summary)
+    typer.echo("")
+    typer.echo(f"Model:  {order.out}")
+    if order.report:
+        typer.echo(f"Report: {order.report} (open it in a browser)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,9 +277,8 @@ def _read(order: Order) -> Given:
     return Given(table, dropped, columns, categories, data, settings, worries)
 
 
-def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
-    """(the fitted model, what there is to say of it)."""
-    from dualembed.cli.answers import found_by
+def _fitted(order: Order, given: Given) -> Any:
+    """The fitted model."""
     from dualembed.cli.console import spinner
     from dualembed.estimators.diagnostics import TrustWarning
 
@@ -254,18 +289,7 @@ def _fitted(order: Order, given: Given) -> tuple[Any, dict[str, Any]]:
         model.fit(given.data)
     worries = (*model.diagnostics_.warnings, *given.worries)
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=worries)
-    return model, {
-        "task": order.name,
-        "table": str(order.table),
-        "rows": given.table.num_rows,
-        "dropped": given.dropped,
-        "columns": given.columns,
-        "categories": given.categories,
-        **found_by(model, given.data.columns),
-        "model": str(order.out),
-        "report": None if order.report is None else str(order.report),
-        "command": order.command,
-    }
+    return model
 
 
 def _estimator(order: Order, given: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from dualembed.cli import options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dualembed.answers import Task
+    from dualembed.answers import Summary, Task
     from dualembed.data.columns import Columns
 
 PREDICTED = ("prediction", "stderr", "lower", "upper")
@@ -41,8 +41,9 @@ def predict(
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
 ) -> None:
-    from dualembed.cli.console import check_ending, check_writable, exit_on_interrupt, pluralise, print_json, spinner
+    from dualembed.cli.console import check_ending, check_writable, exit_on_interrupt, print_json, spinner
     from dualembed.data.io import WRITABLE, change_table, check_there
+    from dualembed.estimates import pluralise
 
     check_there(table.expanduser())
     check_ending("--out", out, WRITABLE)
@@ -171,11 +172,11 @@ def _consistency(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print_score(found: Mapping[str, Any]) -> None:
-    from dualembed.cli.console import give_or_take, pluralise
+    from dualembed.estimates import format_estimate, pluralise
 
     error = found["error"]
     typer.echo(
-        f"Honest error on {pluralise(found['rows'], 'row')}: {give_or_take(error['value'], error['stderr'])} "
+        f"Honest error on {pluralise(found['rows'], 'row')}: {format_estimate(error['value'], error['stderr'])} "
         f"({error['what']})."
     )
     if found["dropped"]:
@@ -204,11 +205,12 @@ def info(model: options.Model, as_json: options.AsJson = False) -> None:
     with exit_on_interrupt():
         from dualembed.saving import describe, load
 
-        found = _describe(describe(path), load(path))
+        fitted = load(path)
+        found = _describe(describe(path), fitted)
     if as_json:
         print_json({"model": str(model), **found})
     else:
-        _print_info(str(model), found)
+        _print_info(str(model), found, fitted)
 
 
 info.__doc__ = _INFO
@@ -216,13 +218,8 @@ info.__doc__ = _INFO
 
 def _describe(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
     """What there is to say, as plain data."""
-    from dualembed.cli.answers import choices, honest_error
-    from dualembed.report.facts import facts
-
     task = model.task if model.task.examples else None
-    fitted = hasattr(model, "function_")
-    diagnostics = getattr(model, "diagnostics_", None)
-    freedom, singular = (getattr(diagnostics, name, None) for name in ("degrees_of_freedom", "singular_values"))
+    fitted = model.__sklearn_is_fitted__()
     return {
         "task": None if task is None else task.name,
         "estimator": described["class"],
@@ -231,35 +228,42 @@ def _describe(described: Mapping[str, Any], model: Any) -> dict[str, Any]:
         "bytes": described["bytes"],
         "fitted": fitted,
         "rows": described["rows"],
-        "columns": getattr(model, "columns_", None) or _column_names(described),
-        "settings": {**described["parameters"], **_target(model)},
+        "columns": (fitted and model.columns_) or ({"columns": described["columns"]} if described["columns"] else {}),
+        "settings": {**described["parameters"], **_conditions(model)},
         "functions_to_give_again": described["functions"],
-        "selection": choices(model) if fitted else [],
-        "honest_error": honest_error(model) if fitted and task is not None else None,
-        "facts": list(facts(diagnostics)) if fitted else [],
-        "degrees_of_freedom": freedom,
-        "first_stage": dict(getattr(diagnostics, "first_stage", ())),
-        "singular_values": None if singular is None else singular[:20],
-        "warnings": list(diagnostics.warnings) if diagnostics is not None else [],
+        **(_findings(model.summary()) if fitted else {"selection": [], "honest_error": None, "warnings": []}),
     }
 
 
-def _target(model: Any) -> dict[str, str]:
-    """The condition that is a model's target, as it was written."""
-    text = getattr(getattr(model, "target", None), "text", None)
-    return {} if text is None else {"target": text}
+def _findings(summary: Summary) -> dict[str, Any]:
+    """What a fit says of itself."""
+    diagnostics, found = summary.diagnostics, summary.to_dict()
+    singular = diagnostics.singular_values
+    return {
+        "selection": found["selection"],
+        "headline": found["headline"],
+        "honest_error": found["honest_error"],
+        "facts": diagnostics.sentences(),
+        "degrees_of_freedom": diagnostics.degrees_of_freedom,
+        "first_stage": dict(diagnostics.first_stage),
+        "singular_values": None if singular is None else singular[:20],
+        "warnings": found["warnings"],
+    }
 
 
-def _column_names(described: Mapping[str, Any]) -> dict[str, list[str]]:
-    return {"columns": described["columns"]} if described["columns"] else {}
+def _conditions(model: Any) -> dict[str, str]:
+    """The settings that are conditions, as they were written."""
+    from dualembed.data.conditions import Condition
+
+    found = {setting.name: model.get_params()[setting.name] for setting in model.task.settings if setting.condition}
+    return {name: value.text for name, value in found.items() if isinstance(value, Condition)}
 
 
-def _print_info(path: str, found: Mapping[str, Any]) -> None:
-    from dualembed.cli.answers import columns_in_words, error_in_words
-    from dualembed.cli.console import pluralise, print_table
-    from dualembed.cli.options import task_named
+def _print_info(path: str, found: Mapping[str, Any], model: Any) -> None:
+    from dualembed.cli.console import print_columns, print_table
+    from dualembed.estimates import pluralise
 
-    what = f"{found['task']}: {task_named(found['task']).line}" if found["task"] else found["estimator"]
+    what = f"{found['task']}: {model.task.line}" if found["task"] else found["estimator"]
     typer.echo(f"{path}\n{what}")
     typer.echo(f"Saved by dualembed {found['version']} (format {found['format']}, {found['bytes']:,} bytes).")
     if not found["fitted"]:
@@ -267,16 +271,17 @@ def _print_info(path: str, found: Mapping[str, Any]) -> None:
     if found["rows"] is not None:
         typer.echo(f"Fitted to {pluralise(found['rows'], 'row')}.")
     if found["columns"]:
-        print_table(["", ""], columns_in_words(found["columns"]), title="Columns:")
+        print_columns(found["columns"], "Columns:")
     print_table(["", ""], [[name, str(value)] for name, value in found["settings"].items()], title="Settings:")
-    if found["selection"]:
-        chosen = [[step["question"], step["answer"]] for step in found["selection"]]
+    if not found["fitted"]:
+        return
+    summary = model.summary()
+    if summary.selection:
+        chosen = [[step.question, step.answer] for step in summary.selection]
         print_table(["", ""], chosen, title="Chosen from the data:")
-    if found["fitted"] and found["task"]:
-        typer.echo(error_in_words(found["honest_error"]))
-    for sentence in found["facts"]:
+    for sentence in [summary.sentences()[0], summary.error_text(), *found["facts"]]:
         typer.echo(sentence)
-    for warning in found["warnings"]:
+    for warning in summary.warnings:
         typer.echo(f"Warning: {warning}.")
 
 
@@ -294,14 +299,14 @@ def loaded(path: Path) -> tuple[Any, Task]:
             f"{path} holds a {type(model).__name__}, which the command line cannot fit or ask; use "
             "dualembed.load in Python"
         )
-    if not hasattr(model, "function_"):
+    if not model.__sklearn_is_fitted__():
         raise InputError(f"{path} holds a model that was saved before it was fitted; fit it and save it again")
     return model, model.task
 
 
 def columns_for_predicting(path: Path, model: Any, task: Task) -> Columns:
     """The columns by meaning that predictions need; of a model saved from Python, as far as it knows names."""
-    if hasattr(model, "columns_"):
+    if model.columns_ is not None:
         asked = {role.word for role in task.asks}
         return {word: list(names) for word, names in model.columns_.items() if word in asked}
     codings = zip(task.asks, model._codings(), strict=False)
@@ -313,7 +318,7 @@ def columns_for_predicting(path: Path, model: Any, task: Task) -> Columns:
 
 def columns_for_scoring(path: Path, model: Any) -> Columns:
     """All columns by meaning that the model was fitted to."""
-    if not hasattr(model, "columns_"):
+    if model.columns_ is None:
         raise _refusal(path)
     return {role: list(names) for role, names in model.columns_.items()}
 

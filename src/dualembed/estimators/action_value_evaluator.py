@@ -7,23 +7,25 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Answer, Question, Task
+from dualembed.answers import Answer, Findings, Question, Task
 from dualembed.data.coding import Coding
 from dualembed.data.frames import as_column, first_rows, step_numbers
 from dualembed.data.policies import TOLERANCE, GaussianPolicy
 from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
 from dualembed.estimators.diagnostics import seldom_done
-from dualembed.estimators.ratios import density_ratio
-from dualembed.estimators.returns import out_of_order
+from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, PolicyValueEstimator
 from dualembed.estimators.solved import Headline
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
+from dualembed.linear.functional import Functional
 from dualembed.problems import ActionValue
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features
 
+ACTIONS = 12  # that are compared
 
-class ActionValueEvaluator(TransitionEstimator):
+
+class ActionValueEvaluator(PolicyValueEstimator):
     """Q(s, a), the discounted reward from taking a in s and following a policy thereafter, from anyone's transitions.
 
     `policy` is the evaluated one, any function of states as they are given to `fit`: to probabilities (n, A) of actions
@@ -55,7 +57,7 @@ class ActionValueEvaluator(TransitionEstimator):
         noun="action value",
         row="transition",
         error="mean squared Bellman error",
-        mean="The value Q(s, a) of the table's states and actions is {mean} on average, from {lowest} to {highest}.",
+        mean="The value Q(s, a) of the data's states and actions is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "actions", "rewards", "next_states", "next_actions"),
         takes=("terminated", "episodes"),
         inputs=("states", "actions"),
@@ -133,26 +135,17 @@ class ActionValueEvaluator(TransitionEstimator):
 
         Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start.
         """
-        coding = self._coding()
+        self._coding()
         if self.policy is None:
             raise checks.InputError("the value of a policy needs the policy; give it as policy=... and fit again")
-        if initial_states is None and self.starts_ is None:
-            raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
-        if initial_states is not None:
-            points, strays = coding.locate(initial_states)
-            actions, shares = self._policy_actions(initial_states)
-            pairs = _pairs(points, actions)
-            words = "the policy's value over the given initial states"
-            return self.ask(Question.mean(words, pairs, shares, np.full(len(pairs), -1), strays))
-        return self._headline_answer or self.ask(self._value_at_starts())
+        return super().value(initial_states)
 
-    def _value_at_starts(self) -> Question:
-        """The policy's value over the first states of episodes, a sample of where they start."""
-        words = "the policy's value over the starts of episodes"
-        if self.solved_ is not None and self.solved_.headline is not None:
-            return Question(words, ((1.0, self.solved_.headline),))
-        pairs, shares = self.starts_  # type: ignore[misc]
-        return Question.mean(words, pairs, shares, self._own_groups(len(pairs)))
+    def _value_at(self, initial_states: Any) -> Question:
+        points, strays = self._coding().locate(initial_states)
+        actions, shares = self._policy_actions(initial_states)
+        pairs = _pairs(points, actions)
+        words = "the policy's value over the given initial states"
+        return Question.mean(words, pairs, shares, np.full(len(pairs), -1), strays)
 
     def difference(  # type: ignore[override]
         self, states: Any, actions: Any, other_states: Any = None, other_actions: Any = None
@@ -177,54 +170,64 @@ class ActionValueEvaluator(TransitionEstimator):
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
         """
-        points, _ = self._locate(Table.of(states=states, actions=actions))
-        return density_ratio(self.solved_, points, self._unseen(points))
+        return self._density_ratio(self._locate(Table.of(states=states, actions=actions))[0])
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)
-        self.starts_ = self._starts(table, problem)
-        self._note(out_of_order(problem.source.table, table.episodes))
-        if self.solved_ is not None and self.solved_.headline is not None:
-            self._judge()
-        elif self.starts_ is not None and self.closed_ is not None:
-            weights = self.closed_.row_weights(problem, self._mean_features(*self.starts_))
+        if self.starts_ is not None and self.closed_ is not None and self.policy is not None:
+            weights = self.closed_.row_weights(problem, self._mean_features(self.starts_.parts[0][1]))
             self._note(seldom_done(weights, self.discount ** step_numbers(table.episodes)))
         return problem
 
-    def _go_on(self, table: Table) -> Any:
-        problem = super()._go_on(table)
-        more = self._starts(table, problem)
-        if self.starts_ is not None and more is not None:
-            pairs, shares = (np.concatenate(both) for both in zip(self.starts_, more, strict=True))
-            self.starts_ = pairs, shares
-        self._judge()
-        return problem
-
-    def _judge(self) -> None:
-        """Note what to worry about in the policy's value."""
-        self._headline_answer = None
-        if self.solved_ is not None and self.solved_.headline is not None:
-            self._headline_answer = self.value()
-            self._note(self._headline_answer.warnings)
-
     def _headline(self, problem: Any, table: Table) -> Headline | None:
-        found = self._starts(table, problem)
-        return None if found is None else Headline(*found, first_rows(table.episodes))
-
-    def _starts(self, table: Table, problem: ActionValue) -> tuple[np.ndarray, np.ndarray] | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
         if table.episodes is None or self.policy is None:
             return None
         rows = first_rows(table.episodes)
         actions, shares = self._policy_actions(table.states)
-        return _pairs(problem.source.table["state"][rows], actions[rows]), shares[rows]  # type: ignore[attr-defined]
+        return Headline(_pairs(problem.source.table["state"][rows], actions[rows]), shares[rows], rows)
 
-    def _mean_features(self, pairs: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """The mean over (n, J, d) pairs, J of which have shares (n, J), of the features of Q."""
-        features = evaluate_features(self.function_.features, pairs.reshape(-1, pairs.shape[2]))
-        return np.asarray(shares.ravel() @ features / len(pairs))
+    def _question_of(self, problem: Any, table: Table) -> Question | None:
+        """Without a policy, whose actions are known at next states alone, it is of the mean over these.
+
+        Unless the actions of the data are the policy's own, as next actions tell that are taken in the next row: then
+        it is known what the policy does where episodes start.
+        """
+        if self.policy is not None:
+            return super()._question_of(problem, table)
+        columns = problem.source.table
+        actions, following = columns["action"], columns["next_action"][:, 0]
+        if table.episodes is not None:
+            labels = np.unique(np.asarray(table.episodes), return_inverse=True)[1]
+            if _same_policy(actions, following, labels):
+                rows = first_rows(labels)
+                pairs = np.concatenate([columns["state"][rows], actions[rows]], axis=1)
+                return Question.mean(AT_STARTS, pairs, groups=np.full(len(pairs), -1))
+        goes_on = np.asarray(columns.get("terminated", np.zeros(len(following)))) == 0
+        pairs = np.concatenate([columns["next_state"], following], axis=1)[goes_on]
+        return Question.mean(AT_NEXT, pairs) if len(pairs) else None
+
+    def _findings(self, headline: Answer) -> Findings:
+        """Where actions are of a few kinds, also what each would be worth, were it taken in every state."""
+        found = super()._findings(headline)
+        (column, *others), begin = self.actions_.columns, self.coding_.dimension
+        if self.sample_ is None or others or not column.levels or not column.width:
+            return found
+        answers = []
+        for level in column.levels[:ACTIONS]:
+            points = self.sample_.points.copy()
+            points[:, begin:] = column.encode(np.array([level], dtype=object))
+            answers.append(self._answer(Question.mean(str(level), points)))
+        facts = {**found.facts, "by_action": {answer.question: answer.value for answer in answers}}
+        about = "What each action is worth, were it taken in every state of the data"
+        return Findings(tuple(answers), about, "action", "mean Q", facts, found.remarks)
+
+    def _mean_features(self, part: Functional) -> np.ndarray:
+        """The mean over pairs (n, J, d), J of which have shares (n, J), of the features of Q."""
+        features = evaluate_features(self.function_.features, part.points.reshape(-1, part.points.shape[2]))
+        return np.asarray(part.shares.ravel() @ features / len(part.points))
 
     @property
     def actions_(self) -> Coding:
@@ -330,3 +333,10 @@ def _pairs(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     """States (n, d) with each of their actions (n, J, a): (n, J, d + a)."""
     repeated = np.repeat(states[:, None], actions.shape[1], axis=1)
     return np.concatenate([repeated, actions], axis=2)
+
+
+def _same_policy(actions: np.ndarray, following: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether every next action is the one that the next row of its episode takes."""
+    order = np.argsort(labels, kind="stable")
+    goes_on = labels[order][1:] == labels[order][:-1]
+    return bool(goes_on.any()) and bool(np.array_equal(actions[order][1:][goes_on], following[order][:-1][goes_on]))

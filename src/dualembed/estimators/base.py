@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -17,24 +18,26 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
-from dualembed.answers import Answer, Question, Task
+from dualembed.answers import Answer, Findings, Question, Summary, Task
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
 from dualembed.data.coding import Coding, Schema
 from dualembed.data.frames import is_1d, names_of
 from dualembed.data.roles import ROLES
 from dualembed.data.table import Table
-from dualembed.estimates import Estimate, check_level
+from dualembed.estimates import Estimate, check_level, format_estimate, format_number
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.registry import register
+from dualembed.estimators.sample import RowSample
 from dualembed.estimators.signatures import adopt, takes_context, takes_data, takes_inputs
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.linear.functional import Functional
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.spread import Spread
+from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.problems.base import Problem
-from dualembed.report import html_of
+from dualembed.report import card
 from dualembed.saddle import DualFunction
 from dualembed.selection import HeldOut, Step, consistency_test, held_out, held_out_once, honest_score
 from dualembed.selection.consistency import Consistency
@@ -76,7 +79,9 @@ class Estimator(BaseEstimator):
     function_: Any
     n_features_in_: int
     witness_: Spread | None
+    sample_: RowSample | None = None  # of the rows; models that were saved before rows were kept have none
     _headline_answer: Answer | None = None  # of the last fit, so that it is found once
+    _summary: Summary | None = None  # likewise
     uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
     solved_: Solved | None = None  # what an averaged fit needs for questions and for more rows
     closed_: MomentFit | None = None  # the same of another closed form
@@ -97,19 +102,17 @@ class Estimator(BaseEstimator):
         return self.schema_.codings[self.task.inputs[0]]
 
     @property
-    def columns_(self) -> dict[str, list[str]]:
-        """The names of columns, by the words for their roles, of a fit to a table that has names for all."""
+    def columns_(self) -> dict[str, list[str]] | None:
+        """The names of columns, by the words for their roles; None unless a table had them all."""
         if not self.schema_.names:
-            raise AttributeError("the fit was not to a table whose columns have names")
+            return None
         return {ROLES[role].word: list(names) for role, names in self.schema_.names.items()}
 
     def _copy(self, *, afresh: bool) -> Self:
         """The same estimator again; `afresh` without what it was fitted to."""
         copied = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if not (afresh and name.endswith("_"))}
-        copied.__dict__.update(kept)
-        if afresh:
-            copied._headline_answer = None
+        copied.__dict__.update(kept, _headline_answer=None, _summary=None)
         return copied
 
     @contextlib.contextmanager
@@ -127,7 +130,7 @@ class Estimator(BaseEstimator):
     def partial_fit(self, table: Table) -> Self:
         """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
         with self._draft(afresh=False) as draft:
-            if hasattr(self, "function_"):
+            if self.__sklearn_is_fitted__():
                 draft._go_on(table)
             else:
                 draft._begin(table)
@@ -225,6 +228,14 @@ class Estimator(BaseEstimator):
     def _codings(self) -> list[Coding]:
         """Those of f's arguments, whose coordinates stand side by side."""
         return self.schema_.side_by_side(self.task.inputs)
+
+    def _point_codings(self) -> list[Coding]:
+        """Those of f's own coordinates; of the same tables as its arguments."""
+        return self._codings()
+
+    def _context_codings(self) -> list[Coding]:
+        """Those of the witness's arguments, whose coordinates stand side by side."""
+        return self.schema_.side_by_side(self.task_.context)
 
     @abstractmethod
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
@@ -334,9 +345,13 @@ class Estimator(BaseEstimator):
         self.function_ = to_numpy(self.closed_.function)
         self.dual_ = dataclasses.replace(self.dual_, function=self.closed_.dual_function)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a fit."""
+        return "function_" in vars(self)
+
     def _html_repr(self) -> str:
         """What a notebook shows: scikit-learn's diagram until there is a fit."""
-        return html_of(self) if hasattr(self, "function_") else str(super()._html_repr())
+        return card(self) if self.__sklearn_is_fitted__() else str(super()._html_repr())
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)) and not isinstance(self.random_state, bool):
@@ -405,6 +420,66 @@ class Estimator(BaseEstimator):
     def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers to several questions."""
         return [self.ask(question) for question in questions]
+
+    def summary(self) -> Summary:
+        """All that the fit says: the answer to what was asked, what else was found, how far to trust it.
+
+        It is computed when first asked for, and printed as text; `to_dict` and `tidy` give it as JSON and as a frame.
+        """
+        check_is_fitted(self, "function_")
+        if self._summary is None:
+            self._summary = self._summarise()
+        return self._summary
+
+    @on_one_thread
+    def _summarise(self) -> Summary:
+        headline = self._main_answer()
+        findings = self._findings(headline)
+        return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
+
+    def _main_answer(self) -> Answer:
+        """The answer to the question that the fit is for."""
+        return self._answer(self._main_question())
+
+    def _main_question(self) -> Question:
+        """The question that the fit is for: f at a typical row of the data, where there is no better one."""
+        point = self._middle() if self.sample_ is None else self.sample_.points[[self.sample_.typical()]]
+        return Question.mean(f"{self.task_.the_function} at {self._describe_typical(point)}", point)
+
+    def _findings(self, headline: Answer) -> Findings:
+        """What there is to say besides the headline: f over the rows of the data."""
+        points = self._middle() if self.sample_ is None else self.sample_.points
+        mean, found = self._answer(Question.mean("the mean over the rows of the data", points)), self._at(points)
+        ends = {"lowest": float(found.min()), "highest": float(found.max())}
+        facts = {"mean": mean.to_dict(), **ends, "rows": 1 if self.sample_ is None else self.sample_.seen}
+        if self.sample_ is None:
+            return Findings(facts=facts)
+        texts = {name: format_number(value) for name, value in ends.items()}
+        remark = self.task_.mean.format(mean=format_estimate(mean.value, mean.stderr), **texts)
+        return Findings(facts=facts, remarks=(remark,))
+
+    def _answer(self, question: Question) -> Answer:
+        """The answer to a question; without an error, where the fit has none."""
+        if self.uncertainty_ is not None:
+            return self.ask(question)
+        points, coefficients = question.flat()
+        return Answer(float(coefficients @ values(self.function_, points)), math.nan, question=question.words)
+
+    def _at(self, points: np.ndarray) -> np.ndarray:
+        """f at coded points (n, d), as `predict` gives it."""
+        return np.asarray(self._predicted(points))
+
+    def _middle(self) -> np.ndarray:
+        """The point (1, d) in the middle of the data, as far as the codings know it."""
+        return middle_of(self._axes(), sum(coding.dimension for coding in self._point_codings()))
+
+    def _axes(self) -> list[Axis]:
+        """The columns that f depends on."""
+        return axes_of(self._point_codings())
+
+    def _describe_typical(self, point: np.ndarray) -> str:
+        where = "the middle of the data" if self.sample_ is None else "a typical row"
+        return f"{where} ({describe_point(self._axes(), point)})"
 
     def _coding(self) -> Coding:
         check_is_fitted(self, "function_")

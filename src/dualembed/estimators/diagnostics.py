@@ -10,12 +10,15 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.data.coding import Coding
+from dualembed.estimates import format_number
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit
 
 WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
+STRONG = 0.2  # likewise, from which on they are strong
+COLUMNS = 8  # whose instruments are spoken of
 SELDOM = 0.2  # effective rows of a policy's value over those of the logged policy's, below which few bear on it
 LOOKED_AT = 4096  # rows of the first stage
 FEW = 10  # effective rows for each degree of freedom
@@ -46,6 +49,37 @@ class Diagnostics:
     overlap: Any = None
     warnings: tuple[str, ...] = ()
     first_stage_rows: int = 0
+
+    def sentences(self) -> list[str]:
+        """How much the data determine, how noisy they are, and how strong instruments are, in plain words."""
+        found = []
+        if self.degrees_of_freedom is not None:
+            found.append(
+                f"The data determine about {self.degrees_of_freedom:.1f} directions of the function; the rest is "
+                "smoothness that was assumed."
+            )
+        if self.residual_variance is not None:
+            found.append(f"The noise of a single row has a variance of about {format_number(self.residual_variance)}.")
+        found += self.strengths()
+        if self.overlap is not None:
+            found.append(
+                f"After importance weighting the data are worth {self.overlap.effective_sample_size:,.0f} rows "
+                f"({100 * self.overlap.share:.0f} %); the largest weight is {format_number(self.overlap.largest)} "
+                "times the mean."
+            )
+        return found
+
+    def strengths(self) -> list[str]:
+        """How strong the instruments are for the columns that they are to move, the weakest first."""
+        named: dict[str, list[str]] = {}
+        for name, share in sorted(self.first_stage, key=lambda each: each[1])[:COLUMNS]:
+            strength = "weak" if share < WEAK else "strong" if share >= STRONG else "of middling strength"
+            named.setdefault(strength, []).append(f"{name} ({100 * share:.0f} %)")
+        return [
+            f"The instruments are {strength} for {', '.join(names)}: that share of the variance they predict, on rows "
+            "left out."
+            for strength, names in named.items()
+        ]
 
     def __str__(self) -> str:
         lines = [f"rows: {self.rows:,}"]

@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Question
+from dualembed.answers import Answer, Question, Summary
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
+from dualembed.estimates import format_number
 from dualembed.estimators.base import Estimator
+from dualembed.estimators.sample import FEWEST
 from dualembed.linear.fit import nearest, reach_of
 from dualembed.selection.rows import deviations
 
 STEP = 0.01  # of a column's deviation, to either side, over which a derivative is a difference
-KEPT, CELLS, FEWEST = 1000, 200_000, 100  # rows that a fit keeps: at most these, fewer where they are wide
-
-
-@dataclasses.dataclass(frozen=True)
-class RowSample:
-    """Some of the rows of a fit, all of them where they are few: means over "the data" are means over these.
-
-    `rows` (n, d) are as `Effects` moves them, `points` (n, d') are points of f at the same rows in its coordinates, and
-    `lots` (n,) are random numbers: of all rows seen, those with the least are kept.
-    """
-
-    rows: np.ndarray
-    points: np.ndarray
-    lots: np.ndarray
-    seen: int
-
-    @staticmethod
-    def of(rows: np.ndarray, points: np.ndarray, *, seed: int, before: RowSample | None = None) -> RowSample:
-        """A sample of these rows and of those seen before, whatever order they come in."""
-        seen, lots = 0 if before is None else before.seen, np.empty(len(rows))
-        lots[np.lexsort(rows.T)] = np.random.default_rng([seed, seen]).random(len(rows))
-        parts = [(rows, points, lots)]
-        if before is not None:
-            parts.insert(0, (before.rows, before.points, before.lots))
-        rows, points, lots = (np.concatenate(each) for each in zip(*parts, strict=True))
-        kept = np.sort(np.argsort(lots)[: min(KEPT, max(FEWEST, CELLS // max(rows.shape[1], 1)))])
-        return RowSample(rows[kept], points[kept], lots[kept], seen + len(parts[-1][0]))
+LEVELS = 10  # of a category that are compared with its most frequent one
+QUARTILE = 0.6745  # of a normal column, in deviations from its mean
+MOVED = 20_000  # rows that are moved in all, where the effects of all columns are asked for
 
 
 class Place(NamedTuple):
@@ -79,12 +58,45 @@ class Place(NamedTuple):
             )
         return self.column.encode(np.array([float(level)]))[0] if self.coded else float(level)
 
+    def values(self, rows: np.ndarray) -> np.ndarray:
+        """What the column has in rows, in its own units."""
+        return self.column.decode(rows[:, self.coordinates]) if self.coded else rows[:, self.coordinates.start]
+
+
+class Move(NamedTuple):
+    """A column that moves from one of its values to another; `note` says why these two."""
+
+    place: Place
+    start: Any
+    end: Any
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        """The move in words."""
+        return f"{self.place.column.name} {self.ends}"
+
+    @property
+    def ends(self) -> str:
+        """From where to where, in words."""
+        ends = (format_number(each) if isinstance(each, float) else str(each) for each in (self.start, self.end))
+        return f"from {' to '.join(ends)}" + (f" ({self.note})" if self.note else "")
+
 
 class Effects(Estimator):
     """A regression: what f says of moving its columns, row by row, on average over rows."""
 
-    sample_: RowSample | None = None  # of models that were saved before rows were kept there is none
     _moves_coded = True  # whether rows are moved in coded coordinates, or in the columns' own numbers
+
+    @property
+    def _is_line(self) -> bool:
+        """Whether f is a straight line, of which the effect of one unit says all."""
+        return False
+
+    @property
+    def _measure(self) -> str:
+        """What the effect of a move is."""
+        return "difference of f"
 
     @abstractmethod
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -131,13 +143,57 @@ class Effects(Estimator):
 
     def _average_effect(self, column: Any, levels: tuple[Any, Any], X: Any, controls: Any) -> Question:
         place = self._place(column)
-        rows, strays, groups = self._asked_rows(X, controls, f"average_effect({column!r}, X=...)")
+        words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}"
+        return self._contrast(words, place, levels, self._asked_rows(X, controls, f"average_effect({column!r}, X=...)"))
+
+    def _contrast(
+        self, words: str, place: Place, levels: tuple[Any, Any], over: tuple[np.ndarray, np.ndarray, np.ndarray | None]
+    ) -> Question:
+        """The mean of f with the column at the first level less that at the second, over (rows, strays, groups)."""
+        rows, strays, groups = over
         both = np.repeat(rows[:, None], 2, axis=1)
         for side, level in enumerate(levels):
             both[:, side, place.coordinates] = place.at(level)
-        words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}"
         shares = np.tile([1.0, -1.0], (len(rows), 1))
         return self._mean_at(words, both, shares, strays=_twice(strays), groups=groups)
+
+    def _moves(self) -> list[Move]:
+        """A move of every column that can be moved: of a number by one unit where f is a line, else by its quartiles.
+
+        A column of two values moves from the one to the other, and each level of a category is compared with its most
+        frequent one (where no rows are kept with its first), the most frequent ones first.
+        """
+        rows = None if self.sample_ is None else self.sample_.rows
+        places = [place for _, place in self._places() if place.column.width]
+        return [move for place in places for move in _moves_of(place, rows, is_line=self._is_line)]
+
+    def _effects(self) -> list[tuple[Move, Answer]]:
+        """What each move does, over the rows of the fit: fewer of them where there are many moves."""
+        moves = self._moves()
+        rows = self._middle() if self.sample_ is None else self.sample_.some(max(FEWEST, MOVED // max(len(moves), 1)))
+        over = rows, np.zeros(len(rows)), None if self.sample_ is None else np.full(len(rows), -1)
+        questions = [self._contrast(move.words, move.place, (move.end, move.start), over) for move in moves]
+        return [(move, self._answer(question)) for move, question in zip(moves, questions, strict=True)]
+
+    def _summarise(self) -> Summary:
+        """With what moving columns does, the first of them being the headline, where that is what was asked."""
+        effects = self._effects() if self.task_.effects else []
+        if not effects:
+            return super()._summarise()
+        move, first = effects[0]
+        words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
+        headline = dataclasses.replace(first, question=words)
+        findings = self._findings(headline)
+        omitted = _omitted_levels([place for _, place in self._places()])
+        findings = findings._replace(
+            answers=tuple(answer for _, answer in effects),
+            about="What moving a column does" + (": f is a straight line" if self._is_line else ", others as they are"),
+            subject="change",
+            measure=self._measure,
+            facts={**findings.facts, "effects": [_effect(*each) for each in effects], "effects_unshown": omitted},
+            remarks=(*findings.remarks, *omitted),
+        )
+        return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
 
     def _asked_rows(self, X: Any, controls: Any, call: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """(rows, strays, groups): those given, or those of the fit, which are a sample of what there is."""
@@ -154,6 +210,17 @@ class Effects(Estimator):
     def _place(self, column: Any) -> Place:
         """Where a column is that is to be moved, by its name or by its number; refused where it cannot be moved."""
         self._coding()
+        known = self._places()
+        names = [place.column.name for _, place in known]
+        whole = isinstance(column, int | np.integer) and not isinstance(column, bool)
+        number = int(column) if whole else names.index(column) if column in names else -1
+        if not 0 <= number < len(names):
+            raise checks.InputError(f"there is no column {column!r} to move; there are {', '.join(names[:12])}")
+        _check_moved(*known[number])
+        return known[number][1]
+
+    def _places(self) -> list[tuple[Coding, Place]]:
+        """Where every column is, with the coding that it is of."""
         known: list[tuple[Coding, Place]] = []
         begin = 0
         for coding in self._codings():
@@ -162,13 +229,7 @@ class Effects(Estimator):
                 width = own.width if self._moves_coded else 1
                 known.append((coding, Place(own, slice(begin + start, begin + start + width), self._moves_coded)))
             begin += coding.dimension if self._moves_coded else len(coding.columns)
-        names = [place.column.name for _, place in known]
-        whole = isinstance(column, int | np.integer) and not isinstance(column, bool)
-        number = int(column) if whole else names.index(column) if column in names else -1
-        if not 0 <= number < len(names):
-            raise checks.InputError(f"there is no column {column!r} to move; there are {', '.join(names[:12])}")
-        _check_moved(*known[number])
-        return known[number][1]
+        return known
 
     def _worries(self, question: Question) -> tuple[str, ...]:
         if self.sample_ is None:
@@ -199,3 +260,40 @@ def _check_moved(coding: Coding, place: Place) -> None:
 
 def _twice(strays: np.ndarray) -> np.ndarray:
     return np.stack([strays, strays], axis=1)
+
+
+def _moves_of(place: Place, rows: np.ndarray | None, *, is_line: bool) -> Iterator[Move]:
+    """The moves of one column that are looked at, by what it has in the rows."""
+    column = place.column
+    if column.levels:
+        seen = [] if rows is None else place.values(rows).tolist()
+        first, *others = sorted(column.levels, key=lambda level: -seen.count(level))
+        yield from (Move(place, first, other) for other in others[:LEVELS])
+        return
+    seen = np.unique(np.zeros(0) if rows is None else rows[:, place.coordinates])
+    if len(seen) == 2:  # quartiles of which may well be the same
+        values = (column.decode(seen[:, None]) if place.coded else seen).tolist()
+        low, high = (float(f"{each:.9g}") for each in values)  # which coding may miss by a rounding
+        yield Move(place, low, high)
+    elif is_line:
+        yield Move(place, 0.0, 1.0, "one unit")
+    else:
+        around = np.array([-QUARTILE, QUARTILE]) * column.scale + column.mean
+        ends = around if rows is None else np.percentile(place.values(rows), (25.0, 75.0))
+        yield Move(place, float(ends[0]), float(ends[1]), "quartiles")
+
+
+def _omitted_levels(places: Sequence[Place]) -> list[str]:
+    """For every category of many levels, a sentence that not all are compared."""
+    counts = {place.column.name: len(place.column.levels) - 1 for place in places}
+    return [
+        f"Of {name} the {LEVELS} most frequent of {count} other levels are compared."
+        for name, count in counts.items()
+        if count > LEVELS
+    ]
+
+
+def _effect(move: Move, answer: Answer) -> dict[str, Any]:
+    """What a move does, in terms that JSON has."""
+    ends = {"column": move.place.column.name, "from": move.start, "to": move.end, "change": move.words}
+    return {**ends, **answer.to_dict()}

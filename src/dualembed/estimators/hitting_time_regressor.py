@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Answer, Question, Setting, Task
+from dualembed.answers import Answer, Findings, Question, Setting, Task
 from dualembed.data.frames import as_column, is_1d
 from dualembed.data.table import Table
+from dualembed.estimates import pluralise
+from dualembed.estimators.sample import RowSample
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
 from dualembed.sources import Dataset
@@ -48,8 +50,7 @@ class HittingTimeRegressor(TransitionEstimator):
         symbol="h(s)",
         noun="hitting time",
         row="transition",
-        mean="From the table's states outside the target it is reached after {mean} steps on average, from {lowest} to "
-        "{highest}.",
+        mean="From single states of the data outside the target it is reached after {lowest} to {highest} steps.",
         needs=("states", "next_states"),
         takes=("episodes",),
         inputs=("states",),
@@ -129,7 +130,7 @@ class HittingTimeRegressor(TransitionEstimator):
         if not all(factor > 0 and np.all(part.shares >= 0) for factor, part in question.parts):
             return answer
         least = self.shortest_ * float(question.flat()[1].sum())  # as predict says it
-        return dataclasses.replace(answer, value=max(answer.value, least), positive=True)
+        return dataclasses.replace(answer, value=max(answer.value, least), positive=True, least=least)
 
     def return_time(self, states: Any, return_std: bool = False) -> Any:
         """The mean time until the target is next entered, (n,): h outside the target, and the time of return inside."""
@@ -170,6 +171,33 @@ class HittingTimeRegressor(TransitionEstimator):
         self._count(table, problem.source.table)
         return problem
 
+    def _keep_sample(self, problem: Any, table: Table) -> None:
+        """Keep some of the states outside the target, from which times are asked for; of others if there are none."""
+        points, outside = problem.source.table["state"], self._inside(table.states) == 0
+        points = points[outside] if outside.any() else points
+        before = None if self.departures_ == self.diagnostics_.rows - len(outside) else self.sample_
+        if outside.any() or before is None:
+            self.sample_ = RowSample.of(points, points, seed=0, before=before)
+
+    def _main_question(self) -> Question:
+        if self.sample_ is None:
+            return super()._main_question()
+        where = "the states of the data outside it"
+        if self.departures_ == self.diagnostics_.rows:
+            where = "the states of the data, which are all inside and must return to it"
+        return Question.mean(f"the mean time to the target from {where}", self.sample_.points)
+
+    def _findings(self, headline: Answer) -> Findings:
+        found = super()._findings(headline)
+        if self.departures_ is None:
+            return found
+        remark = f"Inside the target, where {pluralise(self.departures_, 'row')} begin, the time is 0."
+        facts = {**found.facts, "rows_inside": self.departures_}
+        return found._replace(facts=facts, remarks=(*found.remarks, remark))
+
+    def _at(self, points: np.ndarray) -> np.ndarray:
+        return np.maximum(super()._at(points), self.shortest_)
+
     def _count(self, table: Table, columns: dict[str, np.ndarray]) -> None:
         """Add what the transitions say of the target to what is known of it, and worry where that is little."""
         if self.arrivals_ is None or self.departures_ is None:
@@ -188,7 +216,7 @@ class HittingTimeRegressor(TransitionEstimator):
     def _times(self, states: Any, *, return_std: bool) -> tuple[np.ndarray, np.ndarray]:
         """The solution of the equation, never below what the shortest transition takes, and its standard errors."""
         points, strays = self._coding().locate(states)
-        found = np.maximum(self._predicted(points), self.shortest_)
+        found = self._at(points)
         return found, self._std(points, strays) if return_std else np.zeros(len(found))
 
     def _posed(self, columns: dict[str, np.ndarray], table: Table) -> HittingTime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -12,13 +13,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
-from dualembed.answers import Question, Task
+from dualembed.answers import Answer, Question, Task
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, columns_of, describe_rows, is_missing, target
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator, require_2d
-from dualembed.estimators.effects import Effects, RowSample
+from dualembed.estimators.effects import Effects
 from dualembed.estimators.fitting import values
+from dualembed.estimators.sample import RowSample
 from dualembed.estimators.signatures import takes_inputs
 from dualembed.linear.spread import Spread
 from dualembed.problems import Invariance
@@ -55,7 +57,8 @@ class Invariant(Estimator):
         x = self._numbers(table.X)
         problem = self._posed(x, self._targets(table.y, len(x)), seed=self.seed_ + 3 + self.diagnostics_.rows)
         self._learn_more(problem)
-        self._keep_rows(x, problem.source.table["z"][:, 0])
+        if self.sample_ is not None:
+            self._keep_rows(x, problem.source.table["z"][:, 0])
 
     @property
     def coding_(self) -> Coding:
@@ -90,7 +93,16 @@ class Invariant(Estimator):
         return self._posed(x, self._targets(table.y, len(x)), seed=self.seed_ + 2), None
 
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
-        """Keep what questions about the data need: rows x and a variation of each, in f's coordinates."""
+        """Keep what questions about the data need: some rows x and a variation of each, in f's coordinates."""
+        self.sample_ = RowSample.of(x, points, seed=self.seed_, before=self.sample_)
+
+    def _main_question(self) -> Question:
+        """The prediction at a typical row: the mean of f over variations of it."""
+        if self.sample_ is None:
+            return super()._main_question()
+        row = self.sample_.rows[[self.sample_.typical()]]
+        words = f"the prediction at {self._describe_typical(self.coding_.encode(row))}"
+        return self._mean_at(words, row[:, None], np.ones((1, 1)), strays=np.zeros((1, 1)), groups=None)
 
     def _posed(self, x: np.ndarray, y: np.ndarray, *, seed: int) -> Any:
         drawn = samplers.draws(seed, self.variation_, x, self.draws)
@@ -118,9 +130,19 @@ class Invariant(Estimator):
 
     def _codings(self) -> list[Coding]:
         """That of X, under the names that X had."""
+        return [self._named_as_x(self.inputs_)]
+
+    def _point_codings(self) -> list[Coding]:
+        """That of variations of X, under the names that X had."""
+        return [self._named_as_x(self.coding_)]
+
+    def _context_codings(self) -> list[Coding]:
+        return self._codings()
+
+    def _named_as_x(self, coding: Coding) -> Coding:
         names = getattr(self, "feature_names_in_", self.inputs_.names)
-        columns = [dataclasses.replace(own, name=name) for own, name in zip(self.inputs_.columns, names, strict=True)]
-        return [dataclasses.replace(self.inputs_, columns=tuple(columns))]
+        columns = [dataclasses.replace(own, name=str(name)) for own, name in zip(coding.columns, names, strict=True)]
+        return dataclasses.replace(coding, role="X", columns=tuple(columns))
 
     def _contexts(self, table: Table) -> np.ndarray:
         self._check_columns(table.X)
@@ -247,9 +269,6 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         """
         return self._average_effect(column, (treated, control), X, None)
 
-    def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
-        self.sample_ = RowSample.of(x, points, seed=self.seed_)
-
     equation_error = Invariant.error  # as it was called first
 
 
@@ -336,6 +355,14 @@ class InvariantClassifier(ClassifierMixin, Invariant):
             raise checks.InputError(f"the {self.loss} loss has no probabilities; use loss='logistic'")
         share = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -500, 500)))
         return np.stack([1 - share, share], axis=1)
+
+    def _main_answer(self) -> Answer:
+        """The class of a typical row: its probability, or the decision function where there is none."""
+        found = super()._main_answer()
+        if self.loss != "logistic" or self.sample_ is None:
+            return found
+        question = found.question.replace("the prediction", f"the probability of class {self.classes_[1]}", 1)
+        return Answer(float(1 / (1 + np.exp(-np.clip(found.value, -500, 500)))), math.nan, question=question)
 
     @property
     def partial_fit(self) -> Any:

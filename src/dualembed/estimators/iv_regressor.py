@@ -12,13 +12,14 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.answers import Question, Task
+from dualembed.answers import Answer, Findings, Question, Task
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, target
 from dualembed.data.table import Table
 from dualembed.estimators.base import require_2d
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
-from dualembed.estimators.effects import Effects, RowSample
+from dualembed.estimators.effects import Effects
+from dualembed.estimators.sample import RowSample
 from dualembed.problems import InstrumentalVariables
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap
@@ -49,9 +50,10 @@ class IVRegressor(RegressorMixin, Effects):
         equation="given the instruments, y and f(x) must agree on average",
         symbol="f(x)",
         error="mean squared error of the conditional mean",
-        mean="f(x) is {mean} on average over the table's rows, from {lowest} to {highest}.",
+        mean="f(x) is {mean} on average over the data's rows, from {lowest} to {highest}.",
         needs=("X", "y"),
         takes=("instruments", "controls", "groups"),
+        effects=True,
         inputs=("X", "controls"),
         context=("instruments", "controls"),
         examples=(
@@ -237,6 +239,22 @@ class IVRegressor(RegressorMixin, Effects):
             found |= table if isinstance(table, dict) else dict(zip(coding.names, table.T, strict=True))
         return (found,)
 
+    @property
+    def _is_line(self) -> bool:
+        return "coef_" in vars(self)
+
+    @property
+    def _measure(self) -> str:
+        return "change of the mean of y" if self.instruments_ is None else "effect on y"
+
+    def _findings(self, headline: Answer) -> Findings:
+        found = super()._findings(headline)
+        strength = self.diagnostics_.strengths()
+        facts = {"instruments": self.instruments_ is not None, "first_stage": dict(self.diagnostics_.first_stage)}
+        facts = {**found.facts, **facts, "strength": strength}
+        remarks = [] if self.instruments_ is not None else [NO_INSTRUMENTS]
+        return found._replace(facts=facts, remarks=(*remarks, *strength, *found.remarks))
+
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
         _check_given(self.controls_, controls)
@@ -317,6 +335,7 @@ def _check_given(coding: Coding | None, controls: Any) -> None:
         raise checks.InputError("controls must be given here as in the fit: in both or in neither")
 
 
+NO_INSTRUMENTS = "Without instruments this is plain regression: prediction, not the effect of changing x."
 REGRESSION = dataclasses.replace(
     IVRegressor.task,
     title="Regression",

@@ -44,7 +44,7 @@ class LinearControl(TransitionEstimator):
         symbol="z(s)",
         noun="desirability",
         row="transition",
-        mean="The desirability z(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
+        mean="The desirability z(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "costs", "next_states", "terminal"),
         takes=("terminal_costs", "episodes"),
         inputs=("states",),

@@ -8,23 +8,26 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualembed import checks
-from dualembed.answers import Answer, Question, Task
+from dualembed.answers import Answer, Findings, Question, Task
 from dualembed.data.frames import as_column, first_rows
 from dualembed.data.propensities import overlap as overlap_of
 from dualembed.data.table import Table
-from dualembed.estimates import Estimate
-from dualembed.estimators.ratios import density_ratio
-from dualembed.estimators.returns import Returns, out_of_order
+from dualembed.estimates import Estimate, format_estimate, pluralise
+from dualembed.estimators.policy_values import PolicyValueEstimator
+from dualembed.estimators.returns import WHOLE, Returns
 from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.problems import PolicyEvaluation
 from dualembed.sources import Dataset
 
+NO_STARTS = (
+    "Where episodes start is not known, and with it what the policy is worth from there; label each row's "
+    "episode, with episodes=... or --episode."
+)
 APART = 3.0  # errors of the difference between the answer and the mean of returns, beyond which there is a warning
 
 
-class PolicyEvaluator(TransitionEstimator):
+class PolicyEvaluator(PolicyValueEstimator):
     """V(s), the discounted reward that a policy collects from a state on, from transitions (s, r, s') it made.
 
     `discount` is the problem's own. `reward_known` says that the reward is a function of the state, which makes errors
@@ -53,7 +56,7 @@ class PolicyEvaluator(TransitionEstimator):
         noun="value",
         row="transition",
         error="mean squared Bellman error",
-        mean="The value V(s) of the table's states is {mean} on average, from {lowest} to {highest}.",
+        mean="The value V(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "rewards", "next_states"),
         takes=("terminated", "importance_weights", "episodes"),
         inputs=("states",),
@@ -66,7 +69,6 @@ class PolicyEvaluator(TransitionEstimator):
     )
 
     _once_positional = ("terminated", "importance_weights", "episodes")
-    starts_: Any
     returns_: Returns | None = None
     weights_: Any = None
 
@@ -126,28 +128,6 @@ class PolicyEvaluator(TransitionEstimator):
             )
         )
 
-    def value(self, initial_states: Any = None) -> Answer:
-        """The policy's value: the mean of V over initial states.
-
-        Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start: the
-        standard error counts that of V, clustered by episode, and that of the sample, as it does of states that are
-        given here. For given states without the error of a sample, ask `at` them.
-        """
-        check_is_fitted(self, "function_")
-        if initial_states is None and self.starts_ is None:
-            raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
-        if initial_states is not None:
-            points, strays = self.coding_.locate(initial_states)
-            words = "the policy's value over the given initial states"
-            return self.ask(Question.mean(words, points, groups=np.full(len(points), -1), strays=strays))
-        if self._headline_answer is not None:
-            return self._headline_answer
-        question = self._value_at_starts()
-        if self.solved_ is None or self.returns_ is None:
-            return self.ask(question)
-        unseen = self._unseen(question.flat()[0])
-        return self._beside_returns(self.solved_.answer(question, returns=self.returns_, unseen=unseen))
-
     def mean_return(self) -> Estimate | None:
         """The plain mean of the discounted rewards of whole episodes, with its standard error.
 
@@ -170,12 +150,28 @@ class PolicyEvaluator(TransitionEstimator):
         )
         return dataclasses.replace(answer, warnings=(*answer.warnings, worry))
 
-    def _value_at_starts(self) -> Question:
-        """The mean of V over the first states of episodes, a sample of where they start."""
-        words = "the policy's value over the starts of episodes"
-        if self.solved_ is not None and self.solved_.headline is not None:
-            return Question(words, ((1.0, self.solved_.headline),))
-        return Question.mean(words, self.starts_, groups=self._own_groups(len(self.starts_)))
+    def _value_at(self, initial_states: Any) -> Question:
+        points, strays = self._coding().locate(initial_states)
+        words = "the policy's value over the given initial states"
+        return Question.mean(words, points, groups=np.full(len(points), -1), strays=strays)
+
+    def _value_at_starts(self, question: Question) -> Answer:
+        if self.solved_ is None or self.returns_ is None:
+            return self.ask(question)
+        unseen = self._unseen(question.flat()[0])
+        return self._beside_returns(self.solved_.answer(question, returns=self.returns_, unseen=unseen))
+
+    def _findings(self, headline: Answer) -> Findings:
+        found, plain = super()._findings(headline), self.mean_return()
+        if self.starts_ is None:
+            return found._replace(remarks=(*found.remarks, NO_STARTS))
+        if plain is None or self.returns_ is None:
+            return found
+        whole = int(np.sum(self.returns_.discounts < WHOLE))
+        facts = {**found.facts, "mean_return": {"value": plain.value, "stderr": plain.stderr, "episodes": whole}}
+        size = format_estimate(plain.value, plain.stderr)
+        remark = f"The plain mean of the returns of {pluralise(whole, 'whole episode')} is {size}."
+        return found._replace(facts=facts, remarks=(found.remarks[0], remark, *found.remarks[1:]))
 
     def density_ratio(self, states: Any) -> np.ndarray:
         """How often the policy is in each state, against how often the log's rows are, (n,): 1 is as often.
@@ -183,17 +179,13 @@ class PolicyEvaluator(TransitionEstimator):
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
         """
-        points = self._coding().encode(states)
-        return density_ratio(self.solved_, points, self._unseen(points))
+        return self._density_ratio(self._coding().encode(states))
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)
-        self.starts_ = None if table.episodes is None else problem.source.table["state"][first_rows(table.episodes)]
-        self._note(out_of_order(problem.source.table, table.episodes))
         self._weigh(problem, np.zeros(0))
-        self._judge()
         return problem
 
     def _go_on(self, table: Table) -> Any:
@@ -203,17 +195,7 @@ class PolicyEvaluator(TransitionEstimator):
             self._note([], overlap=before.overlap)
         else:
             self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
-        if self.starts_ is not None and table.episodes is not None:
-            self.starts_ = np.concatenate([self.starts_, problem.source.table["state"][first_rows(table.episodes)]])
-        self._judge()
         return problem
-
-    def _judge(self) -> None:
-        """Note what to worry about in the policy's value."""
-        self._headline_answer = None
-        if self.solved_ is not None and self.solved_.headline is not None:
-            self._headline_answer = self.value()
-            self._note(self._headline_answer.warnings)
 
     def _add_returns(self, problem: Any, groups: Any, solved: Solved) -> None:
         if groups is None or solved.numbers is None or not solved.by_label:

@@ -15,6 +15,7 @@ from dualembed.data.frames import group_numbers
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import dead_ends
+from dualembed.estimators.sample import RowSample
 from dualembed.estimators.solved import Headline
 from dualembed.linear.fit import nearest
 from dualembed.selection.rows import PLACES
@@ -41,6 +42,7 @@ class TransitionEstimator(Estimator):
         worries = dead_ends(problem, self._codings())
         self.levels_ = self._levels(problem, ())
         self._learn(problem, groups=groups, headline=self._headline(problem, table))
+        self._keep_sample(problem, table)
         self._note(worries)
         return problem
 
@@ -50,12 +52,18 @@ class TransitionEstimator(Estimator):
         if self.levels_ is not None:
             self.levels_ = self._levels(problem, self.levels_)
         self._learn_more(problem, groups=groups, headline=self._headline(problem, table))
+        if self.sample_ is not None:
+            self._keep_sample(problem, table)
         return problem
+
+    def _keep_sample(self, problem: Any, table: Table) -> None:
+        """Keep some of the places that rows start from, besides earlier ones."""
+        points = _first_points(problem)
+        self.sample_ = RowSample.of(points, points, seed=0, before=self.sample_)
 
     def _levels(self, problem: Any, before: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers of the levels that the problem's rows start with, and those that are known already."""
-        columns = problem.source.table
-        points = np.concatenate([columns[name] for name in ("state", "action") if name in columns], axis=1)
+        points = _first_points(problem)
         found = [np.unique(column.numbers_at(points[:, own])).tolist() for column, own in self._categories()]
         return tuple(
             tuple(sorted({*each, *known})) for each, known in zip(found, before or [()] * len(found), strict=True)
@@ -87,10 +95,6 @@ class TransitionEstimator(Estimator):
             found |= nearest(points, places, np.ones(width)) > 0.5
         return found.astype(np.float64)
 
-    def _own_groups(self, rows: int) -> np.ndarray:
-        """Groups of a sample that no group of the data is known of, by the solver that was used."""
-        return np.full(rows, -1) if self.solved_ is not None else np.arange(rows)
-
     def _headline(self, problem: Any, table: Table) -> Headline | None:
         """The question that matters most; None where there is none."""
         return None
@@ -112,3 +116,9 @@ class TransitionEstimator(Estimator):
         """The number (n,) of each row's group: its episode, where there are no others."""
         found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)
         return found if table.groups is None else group_numbers("groups", table.groups, rows)
+
+
+def _first_points(problem: Any) -> np.ndarray:
+    """Where the problem's rows start, (n, d): states, with actions beside them where there are any."""
+    table = problem.source.table
+    return np.concatenate([table[name] for name in ("state", "action") if name in table], axis=1)

@@ -65,6 +65,40 @@ class Spread(eqx.Module):
         """
         return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
 
+    def evaluate(self, xs: ArrayLike) -> tuple[Floats, Floats]:
+        """f and its standard errors.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            Values of f.
+        errors : array of shape (n,)
+            Standard errors.
+        """
+        psi = self._psi(xs)
+        return np.asarray(psi @ self.weights), np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
+
+    def quantile(self, level: float) -> float:
+        """How many standard errors an interval reaches to either side.
+
+        Parameters
+        ----------
+        level : float
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        float
+            That many.
+        """
+        check_level(level)
+        return float(norm.ppf(0.5 + level / 2))
+
     def interval(self, xs: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
         """Intervals that cover f(x) at each point by itself with probability `level`.
 
@@ -82,10 +116,9 @@ class Spread(eqx.Module):
         upper : array of shape (n,)
             Upper ends.
         """
-        check_level(level)
-        psi = self._psi(xs)
-        half = norm.ppf(0.5 + level / 2) * np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
-        return psi @ self.weights - half, psi @ self.weights + half
+        values, errors = self.evaluate(xs)
+        half = self.quantile(level) * errors
+        return values - half, values + half
 
     def band(self, xs: ArrayLike, level: float = 0.95, *, draws: int = 2000, seed: int = 0) -> tuple[Floats, Floats]:
         """A band that covers f at all the points at once with probability `level`, by the multiplier bootstrap.

@@ -69,7 +69,7 @@ def _map(ax: Axes, surface: Surface) -> Axes:
     across, up = surface.axes
     sides = [surface.grid(axis, MAP) for axis in (across, up)]
     mesh = [each.ravel() for each in np.meshgrid(*sides)]
-    points = up.with_value(across.with_value(np.repeat(surface.background(1)[:1], MAP * MAP, axis=0), mesh[0]), mesh[1])
+    points = up.with_value(across.with_value(np.repeat(surface.background()[:1], MAP * MAP, axis=0), mesh[0]), mesh[1])
     values, std = surface.evaluate(points)
     shades = ax.contourf(*sides, values.reshape(MAP, MAP), levels=14, cmap="cividis")
     bar = ax.figure.colorbar(shades, ax=ax)
@@ -97,7 +97,7 @@ def _map(ax: Axes, surface: Surface) -> Axes:
 def _curves(ax: Axes, surface: Surface, number: Axis, category: Axis) -> Axes:
     """A curve for each level of a category."""
     grid = surface.grid(number)
-    base = np.repeat(surface.background(1)[:1], len(grid), axis=0)
+    base = np.repeat(surface.background()[:1], len(grid), axis=0)
     for level, color, dashes in zip(category.levels, CYCLE, DASHES, strict=False):
         values, std = surface.evaluate(number.with_value(category.with_value(base, level), grid))
         ax.plot(grid, values, color=color, linestyle=dashes, linewidth=1.8, label=label(f"{category.name} = {level}"))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 from dualembed import checks
+from dualembed.answers.task import Fitted
+from dualembed.data.coding import Coding
 from dualembed.data.roles import ROLES, role_named
+from dualembed.estimates import format_number
 from dualembed.linear.spread import Spread
 
 ROWS = 2000  # of the data that are looked at
+BACKGROUND = 400  # of these, over which other columns are averaged
+TOLD = 4  # columns of a point that are named
 INSIDE = 0.5, 99.5  # percentiles of a column between which it is drawn
 GRID = 80  # values of a number
 
@@ -46,11 +51,49 @@ class Axis:
         return moved
 
 
+def axes_of(codings: Sequence[Coding]) -> list[Axis]:
+    """The columns of tables whose coordinates stand side by side; without those that are left out."""
+    axes, begin = [], 0
+    for coding in codings:
+        for name, column, start in zip(column_names(coding), coding.columns, coding.starts, strict=True):
+            if column.width:
+                axes.append(Axis(name, column, begin + start))
+        begin += coding.dimension
+    return axes
+
+
+def column_names(coding: Coding) -> list[str]:
+    """The columns' names; without names of their own what they are and their number, but for X, which numbers its."""
+    if coding.named or coding.role == "X":
+        return list(coding.names)
+    single = ROLES[coding.role].word
+    return [single] if len(coding.columns) == 1 else [f"{single} {number}" for number in range(len(coding.columns))]
+
+
+def middle_of(axes: Sequence[Axis], dimension: int | None = None) -> np.ndarray:
+    """The point (1, d) at the mean of every number and at the first level of every category."""
+    width = max((axis.start + axis.column.width for axis in axes), default=1)
+    middle = np.zeros((1, width if dimension is None else dimension))
+    for axis in axes:
+        if axis.levels:
+            middle = axis.with_value(middle, axis.levels[0])
+    return middle
+
+
+def describe_point(axes: Sequence[Axis], point: np.ndarray) -> str:
+    """The values of columns at a point (1, d), in words: those of the first, where there are many."""
+    values = [axis.decode(point)[0] for axis in axes[:TOLD]]
+    texts = [str(each) if axis.levels else format_number(each) for axis, each in zip(axes, values, strict=False)]
+    named = [f"{axis.name} = {text}" for axis, text in zip(axes, texts, strict=False)]
+    return ", ".join([*named, *(["…"] if len(axes) > TOLD else [])]) or "where nothing varies"
+
+
 @dataclasses.dataclass(frozen=True)
 class Surface:
     """A function of coded points; `spreads` are what its standard errors come from, the largest of which counts.
 
-    `rows` (n, d) are coded points of the data, or None.
+    `rows` (n, d) are coded points of the data, or None; they are in an order of chance, so that the first of them stand
+    for all.
     """
 
     symbol: str
@@ -63,33 +106,27 @@ class Surface:
     @property
     def unit(self) -> float:
         """How many standard errors a 95 % interval reaches to either side."""
-        own = getattr(self.spreads[0], "quantile", None) if self.spreads else None
-        return float(norm.ppf(0.975) if own is None else own(0.95))
+        return self.spreads[0].quantile(0.95) if self.spreads else float(norm.ppf(0.975))
 
     def evaluate(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """(values, standard errors), each (n,), at points (n, d); None where there are no standard errors."""
         if not self.spreads:
             return np.asarray(self.call(points), dtype=np.float64), None
-        lower, upper = self.spreads[0].interval(points)
-        return (lower + upper) / 2, np.max([spread.std(points) for spread in self.spreads], axis=0)
+        values, errors = zip(*(spread.evaluate(points) for spread in self.spreads), strict=True)
+        return values[0], np.max(errors, axis=0)
 
-    def average(self, points: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float | None]:
-        """(Σ weights_i f(x_i), its standard error), by default the mean."""
+    def average(self, points: np.ndarray) -> tuple[float, float | None]:
+        """(the mean of f over points (n, d), its standard error)."""
         if not self.spreads:
-            found = np.asarray(self.call(points), dtype=np.float64)
-            return float(found.mean() if weights is None else weights @ found), None
-        means = [spread.average(points, weights) for spread in self.spreads]
+            return float(np.mean(np.asarray(self.call(points), dtype=np.float64))), None
+        means = [spread.average(points) for spread in self.spreads]
         return means[0].value, max(mean.stderr for mean in means)
 
-    def background(self, most: int = 200) -> np.ndarray:
+    def background(self) -> np.ndarray:
         """Points over which other columns are averaged: rows of the data, or their middle (of categories the first)."""
         if self.rows is not None and len(self.axes) > 1:
-            return self.rows[:most]
-        middle = np.zeros((1, self.dimension))
-        for axis in self.axes:
-            if axis.levels:
-                middle = axis.with_value(middle, axis.levels[0])
-        return middle
+            return self.rows[:BACKGROUND]
+        return middle_of(self.axes, self.dimension)
 
     def grid(self, axis: Axis, count: int = GRID) -> np.ndarray:
         """Values of a column at which it is drawn: levels, or the data's range, or the mean ± 2 standard deviations."""
@@ -128,31 +165,29 @@ class Surface:
         )
 
 
-def function_surface(model: Any, data: Any = None) -> Surface:
+def function_surface(model: Fitted, data: Any = None) -> Surface:
     """The function f that a model has learnt."""
     _check_fitted(model)
-    codings = [model.coding_, getattr(model, "actions_", None), getattr(model, "controls_", None)]
     spreads = () if model.uncertainty_ is None else tuple(model.uncertainty_.spreads)
-    return _surface(model.task_.label, model, codings, model.function_, spreads, tables_of(model, data))
+    tables = tables_of(model, data)
+    return _surface(model.task_.label, model._point_codings(), model.function_, spreads, tables)
 
 
-def witness_surface(model: Any, data: Any = None) -> Surface:
+def witness_surface(model: Fitted, data: Any = None) -> Surface:
     """The witness: by how much the equation fails in each context."""
     _check_fitted(model)
     if model.witness_ is None:
         raise checks.InputError(
             "the witness has standard errors after a closed form with the square loss only; use solver='auto'"
         )
-    inputs = getattr(model, "instruments_", None) or getattr(model, "inputs_", None) or model.coding_
-    codings = [inputs, getattr(model, "actions_", None), getattr(model, "controls_", None)]
     tables = tables_of(model, data)
-    surface = _surface("remaining error", model, codings, model.dual_.function, (model.witness_,), tables)
+    surface = _surface("remaining error", model._context_codings(), model.dual_.function, (model.witness_,), tables)
     if model.witness_.features.dimension != surface.dimension:
         raise checks.InputError("the witness of this problem depends on y itself besides the columns; ask for none")
     return surface
 
 
-def tables_of(model: Any, data: Any) -> dict[str, Any]:
+def tables_of(model: Fitted, data: Any) -> dict[str, Any]:
     """The data by the names of `fit`'s arguments; a table alone is taken for the first of them."""
     if data is None:
         return {}
@@ -162,48 +197,30 @@ def tables_of(model: Any, data: Any) -> dict[str, Any]:
     return {next(iter(arguments)): data}
 
 
-def _check_fitted(model: Any) -> None:
-    if not hasattr(model, "function_"):
+def _check_fitted(model: Fitted) -> None:
+    if not model.__sklearn_is_fitted__():
         raise checks.InputError(
             f"{type(model).__name__} has not been fitted, so that there is nothing to show; call fit"
         )
 
 
 def _surface(
-    symbol: str, model: Any, codings: list[Any], call: Any, spreads: tuple[Spread, ...], tables: dict[str, Any]
+    symbol: str, codings: Sequence[Coding], call: Any, spreads: tuple[Any, ...], tables: Mapping[str, Any]
 ) -> Surface:
-    kept = [coding for coding in codings if coding is not None]
-    axes: list[Axis] = []
-    start = 0
-    for coding in kept:
-        at = start
-        for name, column in zip(names_of(model, coding), coding.columns, strict=True):
-            if column.width:
-                axes.append(Axis(name, column, at))
-            at += column.width
-        start += coding.dimension
+    axes = axes_of(codings)
     if not axes:
         raise checks.InputError("every column was constant, so that there is nothing to draw along")
-    return Surface(symbol, tuple(axes), start, call, spreads, _rows(kept, tables))
+    dimension = sum(coding.dimension for coding in codings)
+    return Surface(symbol, tuple(axes), dimension, call, spreads, _rows(codings, tables))
 
 
-def names_of(model: Any, coding: Any) -> list[str]:
-    """The columns' names; without names of their own those of X, or what they are and their number."""
-    given = getattr(model, "feature_names_in_", ())
-    if coding.named or coding.role == "X":
-        return list(coding.names)
-    if ROLES[coding.role].follows == "X":  # of variations, whose columns are X's
-        return [str(name) for name in given] if len(given) == len(coding.columns) else list(coding.names)
-    single = ROLES[coding.role].word
-    return [single] if len(coding.columns) == 1 else [f"{single} {number}" for number in range(len(coding.columns))]
+def _rows(codings: Sequence[Coding], tables: Mapping[str, Any]) -> np.ndarray | None:
+    """Coded rows of the data, at random and no more than are looked at; None where a table is missing.
 
-
-def _rows(codings: list[Any], tables: dict[str, Any]) -> np.ndarray | None:
-    """Coded rows of the data, some at random where there are many; None where a table is missing."""
-    sources = [ROLES[coding.role].follows or coding.role for coding in codings]  # variations are coded from X here
-    if any(name not in tables for name in sources):
+    The draw is by what rows are, not by where they stand.
+    """
+    if any(coding.role not in tables for coding in codings):
         return None
-    coded = np.concatenate([coding.encode(tables[name]) for coding, name in zip(codings, sources, strict=True)], axis=1)
-    if len(coded) <= ROWS:
-        return coded
-    return coded[np.sort(np.random.default_rng(0).choice(len(coded), ROWS, replace=False))]
+    coded = np.concatenate([coding.encode(tables[coding.role]) for coding in codings], axis=1)
+    order = np.lexsort(coded.T)
+    return coded[order[np.random.default_rng(0).permutation(len(coded))[:ROWS]]]

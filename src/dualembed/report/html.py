@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from dualembed.estimates import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,28 +87,12 @@ def _cell(cell: Any, head: Any) -> Markup:
 
 def number(value: float | None) -> str:
     """A number with four digits, and a proper minus."""
-    return "–" if value is None else f"{value:.4g}".replace("-", "−")
+    return "–" if value is None else proper(format_number(value))
 
 
-def plus_minus(value: float, stderr: float | None) -> str:
-    """A number with its standard error."""
-    return number(value) if stderr is None else f"{as_sure(value, stderr)} ± {as_sure(stderr, stderr)}"
-
-
-def as_sure(value: float, stderr: float) -> str:
-    """A number with as many digits as its standard error leaves it: two of the error's own."""
-    if not (stderr > 0 and np.isfinite(stderr) and np.isfinite(value)):
-        return number(value)
-    places = 1 - int(np.floor(np.log10(stderr)))
-    if not -3 <= places <= 6:
-        return number(value)
-    return f"{round(value, places):,.{max(places, 0)}f}".replace("-", "−")
-
-
-def between(low: float, high: float) -> str:
-    """The ends of a 95 % interval."""
-    stderr = (high - low) / 3.92
-    return f"{as_sure(low, stderr)} to {as_sure(high, stderr)}"
+def proper(written: str) -> str:
+    """The text with proper minus signs before its numbers."""
+    return re.sub(r"(?<![\w.,-])-(?=\d)", "−", written)
 
 
 def shown(setting: Any) -> str:

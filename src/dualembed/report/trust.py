@@ -1,4 +1,4 @@
-"""How far to trust the answer: honest and naive errors, where it is still wrong, diagnostics and warnings."""
+"""The sections of a page on how far to trust the answer: where it is still wrong, errors, diagnostics, warnings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks, plot
+from dualembed.answers.summary import NO_ERROR, Summary, error_verdict, is_wrong
+from dualembed.answers.task import Fitted
+from dualembed.estimates import format_estimate
 from dualembed.plot.figures import SIGNIFICANT, leading, remaining
 from dualembed.plot.surface import Surface, witness_surface
-from dualembed.report.facts import facts
 from dualembed.report.html import (
     Markup,
     element,
@@ -20,9 +22,10 @@ from dualembed.report.html import (
     number,
     paragraph,
     percent,
-    plus_minus,
+    proper,
     table,
 )
+from dualembed.selection import HeldOut
 
 PANELS = 6
 WORST = 5  # contexts
@@ -30,7 +33,7 @@ VAGUE = 0.1  # standard error of a share, above which it is not given
 APART = 0.5  # standard deviations between contexts that are listed
 
 
-def still_wrong(model: Any, tables: dict[str, Any]) -> Markup:
+def witness_section(model: Fitted, tables: dict[str, Any]) -> Markup:
     """The witness drawn, and a table of the contexts where it is furthest from zero."""
     asked = f"The equation says: {model.task_.equation}."
     try:
@@ -82,16 +85,14 @@ def _value(value: Any) -> Any:
     return number(float(value)) if isinstance(value, (float, np.floating)) else value
 
 
-def errors(model: Any) -> Markup:
+def error_section(model: Fitted, summary: Summary) -> Markup:
     """The honest error beside the naive ones, and why those mislead."""
-    found = model.diagnostics_.held_out
+    found = summary.error
     if found is None:
-        return paragraph(
-            "There is no held-out error: there were too few rows or episodes to leave some out, or the loss is not the "
-            "square."
-        )
+        return paragraph(NO_ERROR)
+    size = proper(format_estimate(found.value, found.stderr))
     rows = [
-        ["honest error, on rows left out", plus_minus(found.value, found.stderr), "how wrong the function is"],
+        ["honest error, on rows left out", size, "how wrong the function is"],
         ["mean squared residual, on rows left out", number(found.squared), "that, plus the noise of single rows"],
         ["mean squared residual, on rows fitted", number(found.fitted), "the same, flattered by fitting"],
     ]
@@ -110,14 +111,14 @@ def errors(model: Any) -> Markup:
     caption = f"Errors, over {found.rows:,} rows"
     return element(
         "div",
-        paragraph(element("strong", verdict(found))),
+        paragraph(element("strong", error_verdict(found))),
         table(caption, ["error", "value", "what it measures"], rows),
         gallery([drawn]),
         paragraph(why),
     )
 
 
-def _noise(found: Any) -> str:
+def _noise(found: HeldOut) -> str:
     """How much of the squared residuals is noise, where the data can tell."""
     squared = max(found.squared, np.finfo(float).tiny)
     if found.stderr > VAGUE * squared:
@@ -125,31 +126,10 @@ def _noise(found: Any) -> str:
     return f"Here about {percent(min(max(1 - found.value / squared, 0.0), 1.0))} of the squared residual is such noise."
 
 
-def verdict(found: Any) -> str:
-    """Whether the data can tell the function from a right one."""
-    if _wrong(found):
-        size = number(float(np.sqrt(found.value)))
-        return (
-            f"The data can tell that the function is still wrong: its equation is off by about {size} on typical rows."
-        )
-    if found.vague:
-        return (
-            "The data cannot tell how wrong the function is: the noise of the honest error is as large as anything it "
-            "could be. More rows or episodes would tell."
-        )
-    return (
-        "The data cannot tell the function from one that is exactly right: the honest error is zero within its noise."
-    )
-
-
-def _wrong(found: Any) -> bool:
-    return bool(found.value > SIGNIFICANT * found.stderr)
-
-
-def diagnostics(model: Any, tables: dict[str, Any]) -> Markup:
+def diagnostics_section(model: Fitted, summary: Summary, tables: dict[str, Any]) -> Markup:
     """Warnings first, then the numbers in plain words, with figures."""
-    found = model.diagnostics_
-    parts = [warnings(model), listed(facts(found))]
+    found = summary.diagnostics
+    parts = [warnings(summary), listed(map(proper, found.sentences()))]
     drawn = []
     if found.singular_values is not None:
         drawn.append(
@@ -170,14 +150,13 @@ def diagnostics(model: Any, tables: dict[str, Any]) -> Markup:
     return element("div", *parts, *([gallery(drawn)] if drawn else []))
 
 
-def warnings(model: Any) -> Markup:
+def warnings(summary: Summary) -> Markup:
     """What to worry about."""
-    given, judged = model.diagnostics_.warnings, model.diagnostics_.held_out
-    if not given and judged is not None and _wrong(judged):
+    if not summary.warnings and summary.error is not None and is_wrong(summary.error):
         return paragraph("There are no warnings besides the honest error, which is more than chance.")
-    if not given:
+    if not summary.warnings:
         return paragraph("Nothing looked wrong: there are no warnings.")
-    return listed((_sentence(each) for each in given), class_="warnings")
+    return listed((_sentence(each) for each in summary.warnings), class_="warnings")
 
 
 def _sentence(said: str) -> str:

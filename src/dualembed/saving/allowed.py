@@ -66,7 +66,8 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.diagnostics": "Diagnostics FirstStage",
         "estimators.fitting": "Fit Recipe",
         "estimators.returns": "Returns",
-        "estimators.effects": "Place RowSample",
+        "estimators.effects": "Place",
+        "estimators.sample": "RowSample",
         "estimators.solved": "Headline Solved",
         "saving.older": "Stream",
     },
@@ -98,7 +99,6 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.regression": "InstrumentalVariables Invariance Unconditional",
     },
     "propensities": {"data.propensities": "Overlap"},
-    "report": {"report.effects": "Effect", "report.worth": "Worth"},
     "saddle": {"saddle": "DualFunction Saddle"},
     "samplers": {
         "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "
@@ -159,7 +159,7 @@ RENAMED: dict[str, str] = {
     "spaces.Trail": "RunningAverage",
 }
 """Words whose class has another name by now, with that name."""
-GONE: frozenset[str] = frozenset({"estimators.Transitions", "report.Words"})
+GONE: frozenset[str] = frozenset({"estimators.Transitions", "report.Effect", "report.Words", "report.Worth"})
 """Words of older files whose class is no more; no other class takes one."""
 
 

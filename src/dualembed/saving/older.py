@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dualembed.answers import Question
 from dualembed.arrays import Floats
+from dualembed.estimators.policy_values import AT_STARTS
+from dualembed.linear.functional import Functional
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums
 from dualembed.spaces.linear import LinearFunction
@@ -53,8 +56,21 @@ class Stream:
         return MomentFit(*maps, sums, weights, penalty, self.dual_penalty, scores=self.scores, inflation=inflation)
 
 
+def _with_question(fitted: dict[str, Any]) -> dict[str, Any]:
+    """Starts of episodes, once points (n, d) or pairs (n, J, d) with shares (n, J), as the question of them."""
+    given = fitted.get("starts_")
+    if given is None or isinstance(given, Question):
+        return fitted
+    points, shares = given if isinstance(given, tuple) else (given[:, None], np.ones((len(given), 1)))
+    solved = fitted.get("solved_")
+    sample = Functional(points, shares, np.full(len(points), -1) if solved is not None else np.arange(len(points)))
+    known = sample if solved is None or solved.headline is None else solved.headline
+    return {**fitted, "starts_": Question(AT_STARTS, ((1.0, known),))}
+
+
 def renewed(fitted: dict[str, Any]) -> dict[str, Any]:
     """What a fit has left behind, with older parts replaced; errors stay as the file has them."""
+    fitted = _with_question(fitted)
     if "stream_" not in fitted:
         return fitted
     found = {name: value for name, value in fitted.items() if name not in ("stream_", "widening_")}

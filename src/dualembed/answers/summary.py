@@ -1,0 +1,192 @@
+"""All that a fit says: computed once, and given as text, as a dictionary and as a frame."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dualembed.answers.answer import Answer, meaning
+from dualembed.answers.task import Task
+from dualembed.estimates import format_estimate, format_interval, format_number
+from dualembed.selection import HeldOut, Step
+
+SIGNIFICANT = 2.0  # standard errors
+SHOWN = 12  # answers of a printed table
+
+
+class Findings(NamedTuple):
+    """What an estimator says of its fit besides the headline.
+
+    `answers` to other questions, with `about`, what they are of together, `subject`, what each is of, and `measure`,
+    what each is; `facts` in terms that JSON has; and `remarks`, a sentence each.
+    """
+
+    answers: tuple[Answer, ...] = ()
+    about: str = ""
+    subject: str = "question"
+    measure: str = "value"
+    facts: Mapping[str, Any] = {}
+    remarks: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a fit has found, and how far to trust it; `model.summary()` gives it.
+
+    Parameters
+    ----------
+    task
+        What the fit is for.
+    headline
+        The answer to what was asked: what a policy is worth, what a column does, how long something takes.
+    findings
+        What else there is to say: other answers, facts, remarks.
+    diagnostics
+        How far the fit can be trusted; `error` is the honest one among them.
+    selection
+        What was chosen from the data, in order.
+    """
+
+    task: Task
+    headline: Answer
+    findings: Findings
+    diagnostics: Any
+    selection: tuple[Step, ...] = ()
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """All answers, the headline first."""
+        return (self.headline, *self.findings.answers)
+
+    @property
+    def rows(self) -> int:
+        """How many rows it was fitted to."""
+        return int(self.diagnostics.rows)
+
+    @property
+    def error(self) -> HeldOut | None:
+        """The honest error on rows left out; None for few rows or episodes, and for losses other than the square."""
+        found: HeldOut | None = self.diagnostics.held_out
+        return found
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to worry about, each once: in the fit, and in the headline."""
+        return tuple(dict.fromkeys([*self.diagnostics.warnings, *self.headline.warnings]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary in terms that JSON has."""
+        return {
+            "task": self.task.name,
+            "headline": self.headline.to_dict(),
+            "answer": dict(self.findings.facts),
+            "answers": [answer.to_dict() for answer in self.findings.answers],
+            "honest_error": self._error_dict(),
+            "warnings": list(self.warnings),
+            "selection": [
+                {"question": step.question, "answer": step.answer, **step.numbers} for step in self.selection
+            ],
+        }
+
+    def tidy(self, level: float = 0.95) -> Any:
+        """A frame with a row for each answer, the headline first: of pandas where that is installed, else of Arrow."""
+        names = ("question", "value", "stderr", "lower", "upper", "freedom", "verdict")
+        rows = [answer.to_dict(level) for answer in self.answers]
+        columns = {name: [row[name] for row in rows] for name in names}
+        try:
+            import pandas
+        except ImportError:
+            import pyarrow
+
+            return pyarrow.table(columns)
+        return pandas.DataFrame(columns)
+
+    def sentences(self) -> list[str]:
+        """The headline with the verdict on it, and remarks."""
+        return [headline_text(self.headline), *self.findings.remarks]
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """(heads, rows) of the other answers; no rows where there are none."""
+        heads = [self.findings.subject, self.findings.measure, "95 % interval"]
+        return heads, [[answer.question, *estimate_cells(answer)] for answer in self.findings.answers]
+
+    def error_text(self) -> str:
+        """The honest error in a sentence, or why there is none."""
+        found = self.error
+        if found is None:
+            return NO_ERROR
+        return (
+            f"Honest error on rows left out: {format_estimate(found.value, found.stderr)} ({self.task.error}; the "
+            f"naive one, {format_number(found.squared)}, counts the noise of single rows). {error_verdict(found)}"
+        )
+
+    def __str__(self) -> str:
+        lines = self.sentences()
+        _, rows = self.table()
+        if rows:
+            width = max(len(row[0]) for row in rows[:SHOWN])
+            lines += [f"{self.findings.about}:"]
+            lines += [f"  {name:<{width}}  {value}  {ends}".rstrip() for name, value, ends in rows[:SHOWN]]
+        if len(rows) > SHOWN:
+            lines.append(f"{len(rows) - SHOWN} more are left out here.")
+        return "\n".join([*lines, self.error_text(), *(f"Warning: {each}." for each in self.warnings)])
+
+    def _error_dict(self) -> dict[str, Any] | None:
+        found = self.error
+        if found is None:
+            return None
+        return {
+            "what": self.task.error,
+            "value": found.value,
+            "stderr": found.stderr,
+            "rows": found.rows,
+            "naive": found.squared,
+            "naive_on_fitted_rows": found.fitted,
+        }
+
+
+NO_ERROR = (
+    "There is no honest error: there were too few rows or episodes to leave some out, or the loss is not the square. "
+    "`model.error` and `dualembed score` tell it on other rows."
+)
+
+
+def headline_text(answer: Answer) -> str:
+    """The answer in a sentence, with the verdict on it and what that means."""
+    said = f"{answer.title} is {answer.text()}"
+    return f"{said}." if answer.verdict is None else f"{said}, which is {verdict_text(answer)}"
+
+
+def verdict_text(answer: Answer) -> str:
+    """The verdict on an answer with what it means; nothing where there is none."""
+    return "" if answer.verdict is None else f"{answer.verdict}: {meaning(answer.verdict)}."
+
+
+def estimate_cells(answer: Answer) -> list[str]:
+    """[the number with its error, its interval], as cells of a table."""
+    lower, upper = answer.interval()
+    ends = "–" if not lower <= upper else format_interval(lower, upper)
+    return [format_estimate(answer.value, answer.stderr), ends]
+
+
+def is_wrong(found: HeldOut) -> bool:
+    """Whether the honest error is more than chance."""
+    return bool(found.value > SIGNIFICANT * found.stderr)
+
+
+def error_verdict(found: HeldOut) -> str:
+    """Whether the data can tell the function from a right one, in a sentence."""
+    if is_wrong(found):
+        return (
+            "The data can tell that the function is still wrong: its equation is off by about "
+            f"{format_number(found.value**0.5)} on typical rows."
+        )
+    if found.vague:
+        return (
+            "The data cannot tell how wrong the function is: the noise of the honest error is as large as anything it "
+            "could be. More rows or episodes would tell."
+        )
+    return (
+        "The data cannot tell the function from one that is exactly right: the honest error is zero within its noise."
+    )

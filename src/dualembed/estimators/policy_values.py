@@ -1,0 +1,139 @@
+"""What evaluators of a policy share: its value where episodes start, and how often it is where the log is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dualembed import checks
+from dualembed.answers import Answer, Findings, Question
+from dualembed.data.table import Table
+from dualembed.estimates import pluralise
+from dualembed.estimators.returns import out_of_order
+from dualembed.estimators.transitions import TransitionEstimator
+from dualembed.linear.functional import Functional
+
+AT_STARTS = "the policy's value over the starts of episodes"
+AT_NEXT = "the policy's value over the next states of the data"
+
+
+class PolicyValueEstimator(TransitionEstimator):
+    """An evaluator of a policy, which asks for its value at the first states of episodes."""
+
+    discount: float
+    # Of the policy's value at the starts of episodes, or where else it is known what the policy does; None if nowhere.
+    starts_: Question | None = None
+
+    def value(self, initial_states: Any = None) -> Answer:
+        """The policy's value: the mean over initial states of what it is worth there.
+
+        Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start: the
+        standard error counts that of the function, clustered by episode, and that of the sample, as it does of states
+        that are given here. For given states without the error of a sample, ask `at` them.
+        """
+        check_is_fitted(self, "function_")
+        if initial_states is not None:
+            return self.ask(self._value_at(initial_states))
+        if self.starts_ is None:
+            raise checks.InputError("initial_states must be given, since the fit had no labels of episodes")
+        return self._headline_answer or self._value_at_starts(self.starts_)
+
+    @abstractmethod
+    def _value_at(self, initial_states: Any) -> Question:
+        """The question of the policy's value over these states, a sample of where episodes start."""
+
+    def _value_at_starts(self, question: Question) -> Answer:
+        """The answer to the question of the policy's value where episodes start."""
+        return self.ask(question)
+
+    def _density_ratio(self, points: np.ndarray) -> np.ndarray:
+        """The ratio (n,) of discounted visits to the distribution of the log's rows, at coded points (n, d).
+
+        It is the weight that a row's residual has in the policy's value, divided by its mean over the rows: features
+        only come close to it, so that it may be slightly below zero. It is not a number at points that are unseen in
+        the log, such as an action that was never taken: there is nothing to divide by.
+        """
+        if self.solved_ is None:
+            raise checks.InputError(
+                "the density ratio is there for default fits alone, with solver, primal and dual 'auto', which this is "
+                "not"
+            )
+        if self.solved_.headline is None:
+            raise checks.InputError(
+                "the density ratio is of what follows the starts of episodes, which this fit does not know; fit it "
+                "with episodes=..., and action values with policy=... too"
+            )
+        fit = self.solved_.fit
+        representer, visits = fit.representer(self.solved_.headline), np.asarray(fit.visits)
+        mean = float(visits @ fit.density(representer, np.asarray(fit.places)) / visits.sum())
+        return np.where(self._unseen(points) > 0, np.nan, fit.density(representer, points) / mean)
+
+    def _begin(self, table: Table) -> Any:
+        problem = super()._begin(table)
+        self.starts_ = self._question_of(problem, table)
+        self._note(out_of_order(problem.source.table, table.episodes))
+        self._judge()
+        return problem
+
+    def _go_on(self, table: Table) -> Any:
+        problem = super()._go_on(table)
+        if self.starts_ is not None:
+            self.starts_ = self._joined(self.starts_, self._question_of(problem, table))
+        self._judge()
+        return problem
+
+    def _question_of(self, problem: Any, table: Table) -> Question | None:
+        """The question of the policy's value over the starts of the problem's episodes; None where there are none."""
+        asked = self._headline(problem, table)
+        if asked is None:
+            return None
+        return Question(AT_STARTS, ((1.0, self._sampled(asked.points, asked.shares)),))
+
+    def _sampled(self, points: np.ndarray, shares: np.ndarray) -> Functional:
+        """The mean over a sample of points, in the groups that the fit has them in, where it was told of them."""
+        if self.solved_ is not None and self.solved_.headline is not None:
+            return self.solved_.headline
+        groups = np.full(len(points), -1) if self.solved_ is not None else np.arange(len(points))
+        return Functional(points, shares, groups)
+
+    def _joined(self, first: Question, second: Question | None) -> Question:
+        """The question over the points of both."""
+        if second is None or second.words != first.words:
+            return first
+        if self.solved_ is not None and self.solved_.headline is not None:
+            return second  # which has the points of both already
+        (_, own), (_, more) = first.parts[0], second.parts[0]
+        points, shares = (np.concatenate(pair) for pair in ((own.points, more.points), (own.shares, more.shares)))
+        sampled = Functional(points, shares) if own.groups is None else self._sampled(points, shares)
+        return Question(first.words, ((1.0, sampled),))
+
+    def _judge(self) -> None:
+        """Note what to worry about in the policy's value."""
+        if self.solved_ is not None and self.solved_.headline is not None:
+            self._headline_answer = self.value()
+            self._note(self._headline_answer.warnings)
+
+    def _main_question(self) -> Question:
+        return super()._main_question() if self.starts_ is None else self.starts_
+
+    def _main_answer(self) -> Answer:
+        if self.starts_ is None or self.uncertainty_ is None:
+            return super()._main_answer()
+        return self._headline_answer or self._value_at_starts(self.starts_)
+
+    def _findings(self, headline: Answer) -> Findings:
+        found = super()._findings(headline)
+        facts = {**found.facts, "discount": self.discount}
+        if self.starts_ is None:
+            return found._replace(facts=facts)
+        part = self.starts_.parts[0][1]
+        episodes = None if part.groups is None else len(part.points)
+        where = "the next states of the data (what it does at the starts of episodes is not known)"
+        if episodes is not None:
+            where = "the start of 1 episode" if episodes == 1 else f"the starts of {pluralise(episodes, 'episode')}"
+        facts["policy_value"] = {**headline.to_dict(), "where": where, "episodes": episodes}
+        remark = f"It is the sum of its rewards at discount {self.discount:g}, on average over {where}."
+        return found._replace(facts=facts, remarks=(remark, *found.remarks))
