@@ -28,7 +28,6 @@ LATER = (  # rooms not checked yet
     "answers",
     "data",
     "estimators",
-    "plot",
     "report",
     "selection",
 )

@@ -9,8 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks, kernels
+from dualembed.arrays import Floats
 from dualembed.baselines.instrumental import sample_arrays
 from dualembed.baselines.least_squares import Risk, loss_derivatives, newton_descent
 from dualembed.links import Legendre
@@ -100,7 +102,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
             checks.count(name, getattr(self, name), at_least=2)
         checks.count("seed", self.seed, at_least=0)
 
-    def fit(self, *, context: Any, target: Any, draws: Any) -> Result:
+    def fit(self, *, context: ArrayLike, target: ArrayLike, draws: ArrayLike) -> Result:
         """Fit f to samples.
 
         Parameters
@@ -143,7 +145,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         chosen = {"penalty": penalty, "embedding_penalty": embedding_penalty}
         return Result(primal, dual, None, finite, Pair(primal, dual), 1, message, record=chosen)
 
-    def _features(self, kernel: kernels.Kernel | None, points: np.ndarray) -> FeatureMap:
+    def _features(self, kernel: kernels.Kernel | None, points: Floats) -> FeatureMap:
         """Orthonormal features: of the RKHS on all the points up to the cap, of landmarks beyond it."""
         kernel = median_kernel(points) if kernel is None else kernel
         kernel.check(points.shape[1])
@@ -155,7 +157,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
         kept = np.any(features.whitener != 0, axis=0)  # directions lost to rounding are columns of zeros
         return eqx.tree_at(lambda each: each.whitener, features, features.whitener[:, kept])
 
-    def _penalties(self, phi: np.ndarray, psi: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    def _penalties(self, phi: Floats, psi: Floats, y: Floats) -> tuple[float, float]:
         """(μ, λ): what was given, the rest by leave-one-out and by cross-validation."""
         if self.embedding_penalty is None:
             stage = EmbeddingFirstStage(phi, psi)
@@ -180,17 +182,17 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
 class EmbeddingFirstStage:
     """The regression of ψ(z) on φ(x), for every penalty from one eigendecomposition of ΦᵀΦ."""
 
-    def __init__(self, phi: np.ndarray, psi: np.ndarray) -> None:
+    def __init__(self, phi: Floats, psi: Floats) -> None:
         values, self.vectors = np.linalg.eigh(phi.T @ phi)
         self.values, self.psi = np.maximum(values, 0.0), psi
         self.rotated = phi @ self.vectors
         self.cross = self.rotated.T @ psi
 
-    def operator(self, penalty: float) -> np.ndarray:
+    def operator(self, penalty: float) -> Floats:
         """(ΦᵀΦ + nμ)⁻¹ ΦᵀΨ, (p, q): φ(x)ᵀ times it is the prediction of E[ψ(z) | x]."""
         return self.vectors @ (self.cross / (self.values + len(self.psi) * penalty)[:, None])
 
-    def without_own(self, penalty: float) -> np.ndarray:
+    def without_own(self, penalty: float) -> Floats:
         """The prediction of each row from all others, (n, q): (fit - H_ii ψ_i) / (1 - H_ii)."""
         shrunk = 1 / (self.values + len(self.psi) * penalty)
         own = np.minimum(self.rotated**2 @ shrunk, 1 - np.finfo(float).eps)[:, None]
@@ -201,7 +203,7 @@ class EmbeddingFirstStage:
         return float(np.sum((self.psi - self.without_own(penalty)) ** 2))
 
 
-def second_stage(means: np.ndarray, y: np.ndarray, loss: Loss, penalties: Any) -> tuple[list[np.ndarray], float]:
+def second_stage(means: Floats, y: Floats, loss: Loss, penalties: Any) -> tuple[list[Floats], float]:
     """argmin over w of mean loss_y(means w) + λ/2 |w|² for each λ, and the last one's relative gradient."""
     values, vectors = np.linalg.eigh(means.T @ means)
     # A smoothed embedding has few directions; along the others the penalty keeps w at 0.
@@ -219,7 +221,7 @@ def second_stage(means: np.ndarray, y: np.ndarray, loss: Loss, penalties: Any) -
     return path, residuals[-1]
 
 
-def median_kernel(points: np.ndarray) -> kernels.Gaussian:
+def median_kernel(points: Floats) -> kernels.Gaussian:
     """The Gaussian kernel of each coordinate's deviation times the median distance of standardised points."""
     scale = points.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)

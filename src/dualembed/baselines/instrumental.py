@@ -15,9 +15,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from dualembed import checks, kernels
+from dualembed.arrays import Floats
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.saddle import DualFunction
@@ -52,7 +54,7 @@ class KernelIV(eqx.Module):
     def __check_init__(self) -> None:
         checks.count("seed", self.seed, at_least=0)
 
-    def fit(self, x: Any, y: Any, z: Any) -> Result:
+    def fit(self, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Result:
         """Fit f to samples, in float64.
 
         Parameters
@@ -98,10 +100,10 @@ class KernelFirstStage:
         on_x: kernels.Kernel,
         on_z: kernels.Kernel,
         *,
-        x: np.ndarray,
-        z: np.ndarray,
-        held_x: np.ndarray,
-        held_z: np.ndarray,
+        x: Floats,
+        z: Floats,
+        held_x: Floats,
+        held_z: Floats,
     ) -> None:
         self.x_gram = np.asarray(on_x.gram(x, x))
         values, self.vectors = np.linalg.eigh(np.asarray(on_z.gram(z, z)))
@@ -117,16 +119,16 @@ class KernelFirstStage:
         inverse = 1 / (self.values + self.rows * penalty)
         return float(self.held_norms - 2 * inverse @ self.cross + inverse @ self.square @ inverse) / self.held_rows
 
-    def coefficients(self, penalty: float) -> np.ndarray:
+    def coefficients(self, penalty: float) -> Floats:
         """(K_zz + n λ)⁻¹ K_zz̃, one column for each row of the second half."""
         return self.vectors @ (self.reach / (self.values + self.rows * penalty)[:, None])
 
-    def ridge(self, targets: np.ndarray, penalty: float) -> np.ndarray:
+    def ridge(self, targets: Floats, penalty: float) -> Floats:
         """(K_zz + n λ)⁻¹ targets."""
         return self.vectors @ ((self.vectors.T @ targets) / (self.values + self.rows * penalty))
 
 
-def second_stage(stage: KernelFirstStage, penalty: float, *, y: np.ndarray, held_y: np.ndarray) -> np.ndarray:
+def second_stage(stage: KernelFirstStage, penalty: float, *, y: Floats, held_y: Floats) -> Floats:
     """α for the ξ whose f predicts the first half's y best."""
     values, vectors = np.linalg.eigh(stage.x_gram)
     # In coordinates β = K_xx^(1/2) α the penalty is a multiple of the identity, so one more eigendecomposition serves
@@ -154,7 +156,7 @@ def best_penalty(error: Callable[[float], float]) -> float:
     return float(np.exp(minimum.x)) if minimum.fun < errors[best] else float(PENALTIES[best])
 
 
-def _product_kernel(points: np.ndarray) -> kernels.Gaussian:
+def _product_kernel(points: Floats) -> kernels.Gaussian:
     """A product of Gaussians; a constant column has no distances, and any bandwidth serves it."""
     return kernels.Gaussian(
         jnp.asarray([kernels.median_bandwidth(column) if np.ptp(column) else 1.0 for column in points.T])
@@ -187,7 +189,7 @@ class TwoStageLeastSquares(eqx.Module):
     def __check_init__(self) -> None:
         checks.count("degree", self.degree)
 
-    def fit(self, x: Any, y: Any, z: Any) -> Result:
+    def fit(self, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Result:
         """Fit f to samples, in float64.
 
         Parameters
@@ -237,12 +239,12 @@ class TwoStageLeastSquares(eqx.Module):
 class Monomials(FeatureMap):
     """φ(x) = all products of at most `degree` standardised coordinates, the constant among them."""
 
-    centre: np.ndarray | jax.Array  # (d,)
-    scale: np.ndarray | jax.Array  # (d,)
+    centre: Floats | jax.Array  # (d,)
+    scale: Floats | jax.Array  # (d,)
     degree: int = eqx.field(static=True)
 
     @staticmethod
-    def of(points: np.ndarray, degree: int) -> Monomials:
+    def of(points: Floats, degree: int) -> Monomials:
         """The monomials, standardised by the points' mean and deviation; a constant column is only centred."""
         scale = points.std(axis=0)
         return Monomials(points.mean(axis=0), np.where(scale > 0, scale, 1.0), degree)
@@ -271,18 +273,18 @@ class Monomials(FeatureMap):
         return xp.concatenate(blocks, axis=1)
 
 
-def sample_arrays(**columns: tuple[Any, tuple[int, ...]]) -> Iterator[np.ndarray]:
+def sample_arrays(**columns: tuple[ArrayLike, tuple[int, ...]]) -> Iterator[Floats]:
     """The columns in float64, each given with the ranks that it may have; refused unless of equally many rows."""
     for name, (value, ranks) in columns.items():
         checks.array(name, value, ndim=ranks)
-    rows = {name: len(value) for name, (value, _) in columns.items()}
+    rows = {name: np.shape(value)[0] for name, (value, _) in columns.items()}
     if len(set(rows.values())) > 1:
         *others, last = rows
         raise checks.InputError(f"{', '.join(others)} and {last} need equally many rows, but have {rows}")
     return (np.asarray(value, dtype=np.float64) for value, _ in columns.values())
 
 
-def iv_arrays(x: Any, y: Any, z: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def iv_arrays(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """The samples as float64 arrays (n, dx), (n,), (n, dz), checked."""
     x, y, z = sample_arrays(x=(x, (1, 2)), y=(y, (1,)), z=(z, (1, 2)))
     return x.reshape(len(x), -1), y, z.reshape(len(z), -1)

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.linear.moments import pseudo_inverse
 from dualembed.linear.sums import gather, gather_moments
 from dualembed.links import Direct
@@ -237,7 +238,7 @@ def check_first_point(method: str, terms: Any) -> None:
     )
 
 
-def own_products(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[np.ndarray, np.ndarray]:
+def own_products(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[Floats, Floats]:
     """(E[k(κ, κ) ggᵀ], E[k(κ, κ) g (y - offset)]), what the pairs i = j add to the V-statistic n times over."""
     primal, dual = to_numpy(primal), to_numpy(dual)
     normal, right, rows = np.zeros((primal.size, primal.size)), np.zeros(primal.size), 0
@@ -250,7 +251,7 @@ def own_products(saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> tuple[
     return normal / rows, right / rows
 
 
-def least_squares_weights(saddle: Saddle, features: FeatureMap) -> np.ndarray:
+def least_squares_weights(saddle: Saddle, features: FeatureMap) -> Floats:
     """(E[ggᵀ] + λ1)⁻¹ E[g (y - offset)], the minimiser for the square loss."""
     sums = gather_moments(saddle.problem, features, _constant_map(saddle))
     values, vectors = np.linalg.eigh(np.asarray(sums.primal) / sums.rows)
@@ -262,19 +263,19 @@ class Risk:
     """mean loss_y(design θ + offset) + penalty/2 |θ|² with its derivatives, in float64."""
 
     def __init__(
-        self, loss: Loss, design: np.ndarray, target: np.ndarray, *, penalty: float, offset: np.ndarray | float = 0.0
+        self, loss: Loss, design: Floats, target: Floats, *, penalty: float, offset: Floats | float = 0.0
     ) -> None:
         self.loss, self.design, self.target, self.penalty, self.offset = loss, design, target, penalty, offset
         self.bulk = float(np.mean(np.sum(design**2, axis=1)))
         slope = loss_derivatives(loss, offset + 0.0 * target, target)[1]
         self.scale = max(float(np.sqrt(self.bulk * np.mean(slope**2))), np.finfo(float).tiny)
 
-    def value(self, theta: np.ndarray) -> float:
+    def value(self, theta: Floats) -> float:
         """The risk at θ."""
         value = loss_derivatives(self.loss, self.design @ theta + self.offset, self.target)[0]
         return float(np.mean(value)) + self.penalty / 2 * float(theta @ theta)
 
-    def derivatives(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def derivatives(self, theta: Floats) -> tuple[Floats, Floats]:
         """Its gradient (m,) and second derivatives (m, m) at θ."""
         _, slope, curvature = loss_derivatives(self.loss, self.design @ theta + self.offset, self.target)
         second = (curvature[:, None] * self.design).T @ self.design / len(slope)
@@ -289,7 +290,7 @@ def sample_risk(saddle: Saddle, features: FeatureMap) -> Risk:
     return Risk(saddle.loss, design, target, penalty=penalty_value(saddle.primal_penalty), offset=offset)
 
 
-def newton_descent(risk: Risk, start: np.ndarray, *, tolerance: float, steps: int) -> tuple[np.ndarray, list[float]]:
+def newton_descent(risk: Risk, start: Floats, *, tolerance: float, steps: int) -> tuple[Floats, list[float]]:
     """(θ, gradients relative to the risk's scale at the start and after each step) of Newton's method."""
     theta = start
     gradient, curvature = risk.derivatives(theta)
@@ -304,7 +305,7 @@ def newton_descent(risk: Risk, start: np.ndarray, *, tolerance: float, steps: in
     return theta, residuals
 
 
-def loss_derivatives(loss: Loss, v: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def loss_derivatives(loss: Loss, v: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     """The loss, its slope and its curvature at each v, in float64."""
     with jax.enable_x64(True):
         value, slope, curvature = _derivatives(loss, v, y)
@@ -316,7 +317,7 @@ def _derivatives(loss: Loss, v: jax.Array, y: jax.Array) -> tuple[jax.Array, jax
     return loss.value(v, y), loss.slope(v, y), loss.curvature(v, y)
 
 
-def _take_step(risk: Risk, theta: np.ndarray, gradient: np.ndarray, *, curvature: np.ndarray) -> np.ndarray | None:
+def _take_step(risk: Risk, theta: Floats, gradient: Floats, *, curvature: Floats) -> Floats | None:
     """θ after one step, halved until the risk falls, or none where no step lowers it."""
     values, vectors = np.linalg.eigh(curvature)
     # Huber's and the hinges' curvature vanishes far from the data's values; there the step is a gradient's.

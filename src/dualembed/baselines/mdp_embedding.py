@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, compilation
+from dualembed.arrays import Floats
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Kernel
 from dualembed.links import Direct
@@ -40,11 +41,11 @@ TILE = 512  # centres whose kernel values are made at one time, and rows embedde
 class EmbeddedTransitions(eqx.Module):
     """The columns of a data set of transitions, in float64: ρ is 1 where that is not said."""
 
-    state: np.ndarray  # (N, d)
-    next_state: np.ndarray
-    reward: np.ndarray  # (N,)
-    weight: np.ndarray  # ρ
-    bootstrap: np.ndarray  # what V(s') counts for: discount^steps, one step where that is not said; 0 at an end
+    state: Floats  # (N, d)
+    next_state: Floats
+    reward: Floats  # (N,)
+    weight: Floats  # ρ
+    bootstrap: Floats  # what V(s') counts for: discount^steps, one step where that is not said; 0 at an end
 
     @staticmethod
     def of(problem: PolicyEvaluation) -> EmbeddedTransitions:

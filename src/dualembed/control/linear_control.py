@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.data.policies import numbers, state_rows
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums, gather_moments
@@ -236,7 +237,7 @@ def average_cost(key: jax.Array | int, saddle: Saddle) -> AverageCostSolution:
     return AverageCostSolution(result, eigenvalue, float(-np.log(eigenvalue)))
 
 
-def _check_not_zero(primal: FeatureMap, weights: np.ndarray, problem: AverageCost) -> None:
+def _check_not_zero(primal: FeatureMap, weights: Floats, problem: AverageCost) -> None:
     """Raise where the eigenfunction vanishes at the reference, so that no multiple of it is 1 there."""
     primal, reference = to_numpy(primal), np.asarray(problem.reference, dtype=np.float64)
     there = abs(float((evaluate_features(primal, reference[None]) @ weights)[0]))
@@ -284,7 +285,7 @@ def _value(sample: Sample, where: str, weight: jax.Array) -> Terms:
     return Terms(point[:, None], weight[:, None], 0.0 * weight, state, 0.0 * weight)
 
 
-def _principal(now: Sums, following: Sums, primal_penalty: float, dual_penalty: float) -> tuple[float, np.ndarray]:
+def _principal(now: Sums, following: Sums, primal_penalty: float, dual_penalty: float) -> tuple[float, Floats]:
     """The largest positive eigenvalue of T, and its eigenvector (m,)."""
     operator = MomentSystem(now, dual_penalty).influence(primal_penalty) @ following.means()[0]
     eigenvalues, eigenvectors = np.linalg.eig(operator)

@@ -13,8 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.data import policies
 from dualembed.data.environments import collect
 from dualembed.data.policies import state_rows
@@ -60,7 +62,7 @@ class EpsilonGreedy(eqx.Module):
     [[0.25, 0.75]]
     """
 
-    function: Callable[[np.ndarray], Any] | None
+    function: Callable[[Floats], Any] | None
     actions: int = eqx.field(static=True)
     epsilon: float = 0.0
 
@@ -68,7 +70,7 @@ class EpsilonGreedy(eqx.Module):
         checks.count("actions", self.actions, at_least=2)
         check_epsilon(self.epsilon)
 
-    def values(self, states: Any) -> np.ndarray:
+    def values(self, states: ArrayLike) -> Floats:
         """Evaluate Q(s, a) for every action.
 
         Parameters
@@ -100,7 +102,7 @@ class EpsilonGreedy(eqx.Module):
             )
         return values.reshape(-1, self.actions)
 
-    def __call__(self, states: Any) -> np.ndarray:
+    def __call__(self, states: ArrayLike) -> Floats:
         """Evaluate the probabilities of all actions.
 
         Parameters
@@ -118,7 +120,7 @@ class EpsilonGreedy(eqx.Module):
         return self.epsilon / self.actions + (1 - self.epsilon) * best / best.sum(axis=1, keepdims=True)
 
 
-def action_space(states: Any, *, size: int = 300, bandwidth: float = 2.0, level: float = 10.0) -> Nystrom:
+def action_space(states: ArrayLike, *, size: int = 300, bandwidth: float = 2.0, level: float = 10.0) -> Nystrom:
     """Make a space for Q on (s, a): one function of s for each action, and a constant that all actions share.
 
     The kernel is Gaussian in s, times equality of actions, plus a constant.
@@ -344,7 +346,7 @@ class Mean(eqx.Module):
 
     functions: tuple[Callable[[Any], Any], ...]
 
-    def __call__(self, xs: Any) -> np.ndarray:
+    def __call__(self, xs: Any) -> Floats:
         return np.mean([np.asarray(function(xs)) for function in self.functions], axis=0)
 
 
@@ -400,7 +402,7 @@ def improve(
     check_epsilon(epsilon)
     key = checks.as_key(key)
     policy = EpsilonGreedy(None, iteration.actions)
-    table: dict[str, np.ndarray] = {}
+    table: dict[str, Floats] = {}
     played: list[Stage] = []
     with track(stages, "Policy iteration") as bar:
         for number in range(stages):
@@ -417,12 +419,12 @@ def improve(
     return EpsilonGreedy(Mean(functions), iteration.actions), played
 
 
-def _mean_return(columns: dict[str, np.ndarray]) -> float:
+def _mean_return(columns: dict[str, Floats]) -> float:
     """The reward for each episode that came to an end; all of it if none did.
 
     A plain mean over episodes that ended would count the long ones, which are often cut by the budget, too little.
     """
-    ended = np.sum((columns["terminated"] + columns["truncated"]) > 0)
+    ended = int(np.sum((columns["terminated"] + columns["truncated"]) > 0))
     return float(np.sum(columns["reward"]) / max(ended, 1))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.embeddings.samples import (
     TILE,
     MeanEmbedding,
@@ -60,17 +61,17 @@ class ConditionalEmbedding(eqx.Module):
     """
 
     smoother: Smoother
-    z: np.ndarray  # (n, dz)
+    z: Floats  # (n, dz)
     penalty: float
 
     @staticmethod
     def fit(
         on: Kernel | LinearSpace,
-        x: Any,
-        z: Any,
+        x: ArrayLike,
+        z: ArrayLike,
         penalty: float | None = None,
         *,
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         target_kernel: Kernel | None = None,
         seed: int = 0,
     ) -> ConditionalEmbedding:
@@ -124,7 +125,7 @@ class ConditionalEmbedding(eqx.Module):
         smoother, chosen = kernel_smoother(on, x, scales, penalty, choose=choose)
         return ConditionalEmbedding(smoother, z, chosen)
 
-    def weights(self, xs: Any) -> np.ndarray:
+    def weights(self, xs: ArrayLike) -> Floats:
         """Evaluate the weights β(x*) of all samples.
 
         Parameters
@@ -139,7 +140,7 @@ class ConditionalEmbedding(eqx.Module):
         """
         return self.smoother.weights(rows_of("xs", xs))
 
-    def expectation(self, g: Values, xs: Any) -> np.ndarray:
+    def expectation(self, g: Values, xs: ArrayLike) -> Floats:
         """Evaluate E[g(z) | x*] ≈ Σ_i β_i(x*) g(z_i).
 
         Parameters
@@ -171,7 +172,7 @@ class ConditionalEmbedding(eqx.Module):
         """
         return self.smoother.function(numbers_of("g", g, self.z))
 
-    def embedding(self, kernel: Kernel, x: Any) -> MeanEmbedding:
+    def embedding(self, kernel: Kernel, x: ArrayLike) -> MeanEmbedding:
         """Evaluate μ(x*) for one x*, in the RKHS of a kernel on z.
 
         Parameters
@@ -230,7 +231,7 @@ class Smoother(eqx.Module):
     """A linear map from values at the samples to their regression at queries."""
 
     @abstractmethod
-    def weights(self, xs: np.ndarray) -> np.ndarray:
+    def weights(self, xs: Floats) -> Floats:
         """Make the map a matrix.
 
         Parameters
@@ -245,7 +246,7 @@ class Smoother(eqx.Module):
         """
 
     @abstractmethod
-    def apply(self, xs: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def apply(self, xs: Floats, values: Floats) -> Floats:
         """Evaluate weights(xs) @ values, without making the matrix.
 
         Parameters
@@ -262,7 +263,7 @@ class Smoother(eqx.Module):
         """
 
     @abstractmethod
-    def function(self, values: np.ndarray) -> Function:
+    def function(self, values: Floats) -> Function:
         """Make xs -> weights(xs) @ values a function.
 
         Parameters
@@ -293,26 +294,26 @@ class KernelSmoother(Smoother):
     """
 
     kernel: Kernel
-    x: np.ndarray
-    scales: np.ndarray  # the diagonal of D
-    factor: np.ndarray  # the lower Cholesky factor
+    x: Floats
+    scales: Floats  # the diagonal of D
+    factor: Floats  # the lower Cholesky factor
 
-    def weights(self, xs: np.ndarray) -> np.ndarray:
+    def weights(self, xs: Floats) -> Floats:
         """The map as a matrix (m, n)."""
         scaled = self.scales[:, None] * self.kernel.gram(self.x, xs)
         return (self.scales[:, None] * cho_solve((self.factor, True), scaled)).T
 
-    def apply(self, xs: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def apply(self, xs: Floats, values: Floats) -> Floats:
         """weights(xs) @ values, in O(n² + mn)."""
         columns = self._coefficients(values)
         tiles = [self.kernel.gram(xs[i : i + TILE], self.x) @ columns for i in range(0, len(xs), TILE)]
         return np.concatenate(tiles)
 
-    def function(self, values: np.ndarray) -> Function:
+    def function(self, values: Floats) -> Function:
         """Σ_i c_i k(x_i, ·)."""
         return KernelFunction(self.kernel, self.x, self._coefficients(values), tile=len(self.x))  # type: ignore[arg-type]
 
-    def _coefficients(self, values: np.ndarray) -> np.ndarray:
+    def _coefficients(self, values: Floats) -> Floats:
         return _scale_rows(self.scales, cho_solve((self.factor, True), _scale_rows(self.scales, values)))
 
 
@@ -330,32 +331,32 @@ class FeatureSmoother(Smoother):
     """
 
     features: FeatureMap
-    design: np.ndarray  # D² Φ, (n, m)
-    factor: np.ndarray
+    design: Floats  # D² Φ, (n, m)
+    factor: Floats
 
-    def weights(self, xs: np.ndarray) -> np.ndarray:
+    def weights(self, xs: Floats) -> Floats:
         """The map as a matrix (m, n)."""
         return cho_solve((self.factor, True), evaluate_features(self.features, xs).T).T @ self.design.T
 
-    def apply(self, xs: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def apply(self, xs: Floats, values: Floats) -> Floats:
         """weights(xs) @ values, in O(nm + m²)."""
         return evaluate_features(self.features, xs) @ self._coefficients(values)
 
-    def function(self, values: np.ndarray) -> Function:
+    def function(self, values: Floats) -> Function:
         """cᵀφ."""
         return LinearFunction(self.features, self._coefficients(values))
 
-    def _coefficients(self, values: np.ndarray) -> np.ndarray:
+    def _coefficients(self, values: Floats) -> Floats:
         return cho_solve((self.factor, True), self.design.T @ values)
 
 
 class LeaveOneOut:
     """The penalty by leave-one-out, once the smoother's decomposition is known."""
 
-    def __init__(self, z: np.ndarray, scales: np.ndarray, kernel: Kernel | None, seed: int) -> None:
+    def __init__(self, z: Floats, scales: Floats, kernel: Kernel | None, seed: int) -> None:
         self.z, self.scales, self.kernel, self.seed = z, scales, kernel, seed
 
-    def __call__(self, left: np.ndarray, strengths: np.ndarray) -> float:
+    def __call__(self, left: Floats, strengths: Floats) -> float:
         """λ for the smoother D⁻¹ U diag(e / (e + nλ)) Uᵀ D, with U (n, r) and e given."""
         kernel = Gaussian(median_bandwidth(self.z)) if self.kernel is None else kernel_of("target_kernel", self.kernel)
         chosen = np.random.default_rng(self.seed).permutation(len(self.z))[:TARGETS]
@@ -374,7 +375,7 @@ class LeaveOneOut:
 
 
 def kernel_smoother(
-    kernel: Kernel, x: np.ndarray, scales: np.ndarray, penalty: float | None, *, choose: LeaveOneOut
+    kernel: Kernel, x: Floats, scales: Floats, penalty: float | None, *, choose: LeaveOneOut
 ) -> tuple[Smoother, float]:
     """(β by Cholesky over all rows, its penalty)."""
     if len(x) > EXACT:
@@ -391,7 +392,7 @@ def kernel_smoother(
 
 
 def feature_smoother(
-    space: LinearSpace, x: np.ndarray, scales: np.ndarray, penalty: float | None, *, choose: LeaveOneOut
+    space: LinearSpace, x: Floats, scales: Floats, penalty: float | None, *, choose: LeaveOneOut
 ) -> tuple[Smoother, float]:
     """(β through the space's features, its penalty)."""
     space.check(x.shape[1])
@@ -407,7 +408,7 @@ def feature_smoother(
     return FeatureSmoother(features, scales[:, None] * design, factor), float(penalty)
 
 
-def _cholesky(gram: np.ndarray, rows: int, penalty: float) -> np.ndarray:
+def _cholesky(gram: Floats, rows: int, penalty: float) -> Floats:
     """The lower factor of gram + rows · penalty."""
     shifted = gram.copy()
     shifted.flat[:: len(gram) + 1] += rows * penalty
@@ -419,5 +420,5 @@ def _cholesky(gram: np.ndarray, rows: int, penalty: float) -> np.ndarray:
         ) from None
 
 
-def _scale_rows(scales: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _scale_rows(scales: Floats, values: Floats) -> Floats:
     return scales * values if values.ndim == 1 else scales[:, None] * values

@@ -7,12 +7,14 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.kernels import Kernel
 
 TILE = 1024  # rows of a Gram matrix held at one time
-Values = Callable[[np.ndarray], Any] | Any
+Values = Callable[[Floats], ArrayLike] | ArrayLike
 """A function of points (n, d), or its values (n,) or (n, p) there."""
 
 
@@ -39,15 +41,15 @@ class MeanEmbedding(eqx.Module):
     """
 
     kernel: Kernel
-    points: np.ndarray  # (n, d)
-    weights: np.ndarray  # (n,)
+    points: Floats  # (n, d)
+    weights: Floats  # (n,)
 
-    def __init__(self, kernel: Kernel, points: Any, weights: Any = None) -> None:
+    def __init__(self, kernel: Kernel, points: ArrayLike, weights: ArrayLike | None = None) -> None:
         self.kernel, self.points = kernel_of("kernel", kernel), rows_of("points", points)
         kernel.check(self.points.shape[1])
         self.weights = weights_of(weights, len(self.points))
 
-    def __call__(self, xs: Any) -> np.ndarray:
+    def __call__(self, xs: ArrayLike) -> Floats:
         """Evaluate μ(x) = Σ_i w_i k(points_i, x).
 
         Parameters
@@ -187,7 +189,9 @@ class JointEmbedding(eqx.Module):
     x: MeanEmbedding  # the two marginals, which share their weights
     z: MeanEmbedding
 
-    def __init__(self, x_kernel: Kernel, z_kernel: Kernel, x: Any, z: Any, weights: Any = None) -> None:
+    def __init__(
+        self, x_kernel: Kernel, z_kernel: Kernel, x: ArrayLike, z: ArrayLike, weights: ArrayLike | None = None
+    ) -> None:
         self.x, self.z = MeanEmbedding(x_kernel, x, weights), MeanEmbedding(z_kernel, z, weights)
         check_equal(x=self.x.points, z=self.z.points)
 
@@ -267,7 +271,7 @@ def kernel_of(name: str, kernel: Any) -> Kernel:
     return kernel
 
 
-def rows_of(name: str, value: Any) -> np.ndarray:
+def rows_of(name: str, value: ArrayLike) -> Floats:
     """Points (n,) or (n, d) as float64 (n, d), checked."""
     checks.array(name, value, ndim=(1, 2))
     rows = np.asarray(value, dtype=np.float64)
@@ -280,13 +284,13 @@ def check_same(one: Kernel, other: Kernel) -> None:
         raise checks.InputError(f"embeddings of one kernel can be compared, not those of {one} and {other}")
 
 
-def check_equal(**columns: np.ndarray) -> None:
+def check_equal(**columns: Floats) -> None:
     rows = {name: len(column) for name, column in columns.items()}
     if len(set(rows.values())) > 1:
         raise checks.InputError(f"{' and '.join(rows)} need equally many rows, but have {rows}")
 
 
-def weights_of(weights: Any, rows: int) -> np.ndarray:
+def weights_of(weights: ArrayLike | None, rows: int) -> Floats:
     """The weights (n,), 1/n where there are none."""
     if weights is None:
         return np.full(rows, 1.0 / rows)
@@ -295,7 +299,7 @@ def weights_of(weights: Any, rows: int) -> np.ndarray:
     return np.asarray(weights, dtype=np.float64)
 
 
-def importance_of(weights: Any, rows: int) -> np.ndarray:
+def importance_of(weights: ArrayLike | None, rows: int) -> Floats:
     """Importance weights, none negative and not all zero."""
     given = weights_of(weights, rows)
     checks.not_negative("the least weight", float(given.min()))
@@ -304,7 +308,7 @@ def importance_of(weights: Any, rows: int) -> np.ndarray:
     return given
 
 
-def values_of(name: str, f: Values, points: np.ndarray) -> np.ndarray:
+def values_of(name: str, f: Values, points: Floats) -> Floats:
     """f at the points, (n,) or (n, p) in float64."""
     given = f(points) if callable(f) else f
     checks.array(f"the values of {name}", given, ndim=(1, 2))
@@ -314,7 +318,7 @@ def values_of(name: str, f: Values, points: np.ndarray) -> np.ndarray:
     return values
 
 
-def numbers_of(name: str, f: Values, points: np.ndarray) -> np.ndarray:
+def numbers_of(name: str, f: Values, points: Floats) -> Floats:
     """f at the points, one number for each: (n,), or a column of them."""
     values = values_of(name, f, points)
     if values.ndim == 2 and values.shape[1] > 1:

@@ -23,12 +23,27 @@ LEAST = 1e-4  # singular values below are counted, not drawn
 
 
 def function(model: Any, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
-    """The learnt function with 95 % intervals, in the columns' own units.
+    """Plot the learnt function with 95 % intervals, in the columns' own units.
 
-    Of one column a curve, or points for a category; of two columns a map, on which dashed lines are standard errors, or
-    a curve for each category; of more a panel for each column, over which f is averaged in the others (with `data`
-    over its rows, without at their means). `column` names one to draw alone. Panels divide the space of `ax`, which is
-    given back without a frame.
+    One column gives a curve, or points for a category. Two give a map, on which dashed lines are standard errors, or
+    a curve for each category. More give a panel for each column, over which f is averaged in the others (with `data`
+    over its rows, without at their means). Panels divide the space of `ax`, which is given back without a frame.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    data : table, optional
+        Rows like those of the fit, for marks and averages.
+    column : str, optional
+        Name of one column to draw alone.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     surface = function_surface(model, data)
     ax = axes_for(ax)
@@ -140,10 +155,26 @@ def leading(surface: Surface, most: int) -> list[Axis]:
 
 
 def witness(model: Any, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
-    """E[moment(f) - y | context] with ±2 standard errors; 0 where the equation holds, vermilion where it is not chance.
+    """Plot E[moment(f) - y | context] with ±2 standard errors; vermilion where it differs from 0 by more than chance.
 
-    Of one column a curve; of more a panel for each column, in which every mark is the mean over a tenth of the data's
-    contexts, by that column. `column` names one to draw alone.
+    One column gives a curve. More give a panel for each column, in which every mark is the mean over a tenth of the
+    data's contexts, by that column.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    data : table, optional
+        Rows like those of the fit, for marks and averages.
+    column : str, optional
+        Name of one column to draw alone.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     surface = witness_surface(model, data)
     ax = axes_for(ax)
@@ -206,7 +237,20 @@ def _binned(surface: Surface, axis: Axis) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def singular_values(model: Any, *, ax: Axes | None = None) -> Axes:
-    """How much of each direction of f the contexts tell: 1 is all of it, near 0 next to nothing."""
+    """Plot how much of each direction of f the contexts tell: 1 is all of it, near 0 next to nothing.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     found = model.diagnostics_.singular_values
     if found is None:
         raise checks.InputError("singular values are there after a closed form only; use solver='auto'")
@@ -223,7 +267,20 @@ def singular_values(model: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def errors(model: Any, *, ax: Axes | None = None) -> Axes:
-    """The honest error on rows left out, ±2 standard errors, beside the mean squares of single rows, in and out."""
+    """Plot the honest error on rows left out, ±2 standard errors, beside the mean squares of single rows, in and out.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     found = model.diagnostics_.held_out
     if found is None:
         raise checks.InputError("there is no held-out error: the fit had too few rows, or another loss than the square")
@@ -250,7 +307,22 @@ def errors(model: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def weights(model: Any, data: Any, *, ax: Axes | None = None) -> Axes:
-    """A histogram of the importance weights that the model was fitted with, their mean being 1."""
+    """Plot a histogram of the importance weights that the model was fitted with; their mean is 1.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    data : table
+        The rows of the fit.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     given = tables_of(model, data).get("importance_weights")
     if given is None:
         raise checks.InputError(
@@ -267,10 +339,26 @@ def weights(model: Any, data: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def density_ratio(model: Any, states: Any, actions: Any = None, *, ax: Axes | None = None) -> Axes:
-    """A histogram of how often the evaluated policy is at these places, against how often the log is.
+    """Plot a histogram of how often the evaluated policy is at these places, against how often the log is.
 
     What lies below zero, which no ratio can, is of another colour. The title says how many of the log's rows that
     leaves in use.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted `PolicyEvaluator` or `ActionValueEvaluator`.
+    states : table
+        States.
+    actions : array, optional
+        Actions, for an `ActionValueEvaluator`.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     found = model.density_ratio(states) if actions is None else model.density_ratio(states, actions)
     ax = axes_for(ax)

@@ -105,11 +105,11 @@ class SparseForm(Solver):
         [-(C + λ2)   A ] [η]   [b]
         [    Aᵀ     λ1 ] [θ] = [0],     A = E[φgᵀ], C = E[φφᵀ], b = E[φ(y - offset)].
 
-    It is `ClosedForm(folds=1)` without dense matrices. With a
-    table on either side and no penalty it solves the empirical equations E[moment | context] = 0 exactly.
-    Features that no sample weighs, such as those of states where a process ends, have weight 0, as in the closed form.
-    Any other direction on which the data say nothing makes the system singular, and a context whose equation holds for
-    no function (at a state that is never left f(s) - f(s) = 1) contradicts itself; a primal penalty decides either.
+    It is `ClosedForm(folds=1)` without dense matrices. With a table on either side and no penalty it solves the
+    empirical equations E[moment | context] = 0 exactly. Features that no sample weighs, such as those of states where a
+    process ends, have weight 0, as in the closed form. Any other direction on which the data say nothing makes the
+    system singular, and a context whose equation holds for no function (at a state that is never left f(s) - f(s) = 1)
+    contradicts itself; a primal penalty decides either.
     """
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
