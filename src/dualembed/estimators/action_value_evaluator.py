@@ -26,13 +26,49 @@ ACTIONS = 12  # that are compared
 
 
 class ActionValueEvaluator(PolicyValueEstimator):
-    """Q(s, a), the discounted reward from taking a in s and following a policy thereafter, from anyone's transitions.
+    """The action values Q(s, a) of a policy: the discounted reward from taking a in s and then following it.
 
-    `policy` is the evaluated one, any function of states as they are given to `fit`: to probabilities (n, A) of actions
-    numbered from 0, or to the actions themselves, (n,) or (n, a); or a `data.policies.GaussianPolicy`. Leave it out to
-    give its `next_actions` in `fit`. Actions that are whole numbers or labels are discrete, and each has its own
-    function.
+    Anyone's transitions will do. Actions that are whole numbers or labels are discrete, and each has its own function.
 
+    Parameters
+    ----------
+    discount : float, default=0.99
+        By how much a reward counts less a step later; part of the problem.
+    policy : callable or GaussianPolicy, optional
+        The evaluated policy: a function from states, as they are given to `fit`, to probabilities (n, A) of actions
+        numbered from 0, or to actions (n,) or (n, a). Without it give `next_actions` to `fit`.
+    reward_known : bool, default=False
+        Whether the reward is a function of state and action, which makes errors easier to tell.
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    categorical_features : array-like, optional
+        Names or places of columns that are categories, or a mask, besides those that are by their type.
+    random_state : int or RandomState, default=0
+        Seed of the choice of the model.
+
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+
+    See Also
+    --------
+    PolicyEvaluator : The value of the policy that acted.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> state, action = rng.normal(size=1000), rng.integers(2, size=1000)
     >>> following = 0.5 * state + rng.normal(size=1000)
@@ -108,12 +144,35 @@ class ActionValueEvaluator(PolicyValueEstimator):
     ) -> ActionValueEvaluator:
         """Learn Q from transitions, one a row; no importance weights are needed, whoever took the actions.
 
-        `next_actions` are those that the evaluated policy takes at the next states, where no `policy` is given;
-        `terminated` (n,) is 1 where nothing follows, `truncated` (n,) where a time limit cut the episode. `groups` (n,)
-        label rows that depend on each other; `episodes` (n,) label rows of one episode, in the order of time, which is
-        theirs in the table or by `time` (n,), and are the groups where no others are given. Next states that are not
-        given are those of the episode's next row. The first argument may be a whole log instead, as `data.log` takes
-        it or gives it.
+        The first argument may be a whole log instead, as `data.log` takes it or gives it.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States s.
+        actions : array-like of shape (n, a) or (n,)
+            Actions a.
+        rewards : array-like of shape (n,)
+            Rewards r.
+        next_states : array-like of shape (n, d) or (n,), optional
+            States s'; by default those of the episode's next row.
+        next_actions : array-like of shape (n, a) or (n,), optional
+            Actions of the evaluated policy at s', if no `policy` is given.
+        terminated : array-like of shape (n,), optional
+            1 where nothing follows; 0 where a time limit cut the episode, since its bootstrap counts.
+        truncated : array-like of shape (n,), optional
+            1 where a time limit cut the episode.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
+        episodes : array-like of shape (n,), optional
+            Labels of rows of one episode, in the order of time.
+        time : array-like of shape (n,), optional
+            Order of the rows of an episode; by default that of the table.
+
+        Returns
+        -------
+        ActionValueEvaluator
+            The fitted estimator.
         """
         return self._fit(
             Table.of(
@@ -133,7 +192,15 @@ class ActionValueEvaluator(PolicyValueEstimator):
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean of Σ_a π(a|s) Q(s, a) over initial states.
 
-        Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start.
+        Parameters
+        ----------
+        initial_states : array-like of shape (n, d) or (n,), optional
+            Where episodes start; by default the first states of the episodes of the fit.
+
+        Returns
+        -------
+        Answer
+            The value with its standard error, an interval and a verdict.
         """
         self._coding()
         if self.policy is None:
@@ -150,10 +217,25 @@ class ActionValueEvaluator(PolicyValueEstimator):
     def difference(  # type: ignore[override]
         self, states: Any, actions: Any, other_states: Any = None, other_actions: Any = None
     ) -> Question:
-        """The question of the mean of Q over these pairs less that over others: of Q(s, a) - Q(s0, a0), for one each.
+        """The question of the mean of Q over pairs less that over others; of Q(s, a) - Q(s0, a0), for one pair each.
 
-        Where the other states, or the other actions, are left out, they are the same ones: `difference(s, a,
-        other_actions=b)` is by how much a is better than b in s.
+        `difference(s, a, other_actions=b)` is by how much a is better than b in s.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States s.
+        actions : array-like of shape (n, a) or (n,)
+            Actions a.
+        other_states : array-like of shape (m, d) or (m,), optional
+            States s0; by default s.
+        other_actions : array-like of shape (m, a) or (m,), optional
+            Actions a0; by default a.
+
+        Returns
+        -------
+        Question
+            For `ask`.
         """
         if other_states is None and other_actions is None:
             raise checks.InputError(
@@ -165,10 +247,22 @@ class ActionValueEvaluator(PolicyValueEstimator):
         return (self.at(states, actions) - other).renamed("the difference of Q between two sets of states and actions")
 
     def density_ratio(self, states: Any, actions: Any) -> np.ndarray:
-        """How often the policy takes each action in each state, against how often the log's rows do, (n,).
+        """How often the policy takes each action in each state, against how often the log's rows do: 1 is as often.
 
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+        actions : array-like of shape (n, a) or (n,)
+            Actions.
+
+        Returns
+        -------
+        array of shape (n,)
+            Ratios.
         """
         return self._density_ratio(self._locate(Table.of(states=states, actions=actions))[0])
 

@@ -64,10 +64,20 @@ class Selection:
 
 
 class Estimator(BaseEstimator):
-    """A problem's scikit-learn face: what the faces share.
+    """What all estimators share: scikit-learn's conventions, for a problem with a conditional mean.
 
-    After `fit`: `function_` and `dual_` are f and the witness in coded coordinates, `schema_` is how columns are coded,
-    `selection_` says what was chosen and why, `diagnostics_` how far to trust it.
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
     """
 
     task: Task  # what the estimator is for; that of a fit is `task_`
@@ -128,7 +138,18 @@ class Estimator(BaseEstimator):
 
     @takes_data
     def partial_fit(self, table: Table) -> Self:
-        """Learn from these rows besides all those of earlier calls; the first call chooses the model."""
+        """Learn from these rows besides all those of earlier calls; the first call chooses the model.
+
+        Parameters
+        ----------
+        table : Table
+            What `fit` takes.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         with self._draft(afresh=False) as draft:
             if self.__sklearn_is_fitted__():
                 draft._go_on(table)
@@ -138,28 +159,79 @@ class Estimator(BaseEstimator):
 
     @takes_inputs
     def predict(self, table: Table, return_std: bool = False) -> Any:
-        """f at each row, shape (n,); with `return_std` also its standard errors (n,)."""
+        """The function f at each row.
+
+        Parameters
+        ----------
+        table : Table
+            What f depends on.
+        return_std : bool, default=False
+            Whether to return standard errors, too.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            Values of f.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
         points, strays = self._locate(table)
         return self._predicted(points, return_std=return_std, strays=strays)
 
     @takes_inputs
     def interval(self, table: Table, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of f at each row, each covering it by itself with that probability."""
+        """Intervals of f, each covering it at its row with probability `level`.
+
+        Parameters
+        ----------
+        table : Table
+            What f depends on.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
         points, strays = self._locate(table)
         return self._interval(points, level, strays)
 
     @takes_inputs
     def at(self, table: Table) -> Question:
-        """The question of the mean of f over these rows: of f itself, where it is one."""
+        """The question of the mean of f over these rows; of f itself, if it is one row.
+
+        Parameters
+        ----------
+        table : Table
+            What f depends on.
+
+        Returns
+        -------
+        Question
+            For `ask`; questions add and subtract.
+        """
         points, strays = self._locate(table)
         return Question.mean(f"{self.task.symbol} over the given rows", points, strays=strays)
 
     @takes_data
     @on_one_thread
     def error(self, table: Table) -> Estimate:
-        """E[E[moment(f) - y | context]²] on rows that it was not fitted to: how far f is from solving its equation.
+        """The honest error E[E[moment(f) - y | context]²] on new rows: how far f is from solving its equation.
 
-        An honest estimate, without the variance that the square of a one-sample error has; it may be slightly negative.
+        It is without the variance that the square of a one-sample error has, and may be slightly negative.
+
+        Parameters
+        ----------
+        table : Table
+            What `fit` takes.
+
+        Returns
+        -------
+        Estimate
+            The error with its standard error.
         """
         check_is_fitted(self, "function_")
         problem, groups = self._problem(table)
@@ -168,15 +240,38 @@ class Estimator(BaseEstimator):
 
     @takes_data
     def score(self, table: Table) -> float:
-        """Minus the `error`: higher is better, as model selection wants it."""
+        """Minus the `error`: higher is better, as model selection wants it.
+
+        Parameters
+        ----------
+        table : Table
+            What `fit` takes.
+
+        Returns
+        -------
+        float
+            The score.
+        """
         return -float(self.error(table).value)
 
     @takes_data
     @on_one_thread
     def consistency_test(self, table: Table, function: Any = None) -> Consistency:
-        """Whether f, or any `function` of what f depends on, is consistent with these rows: a p-value.
+        """Test whether f, or any other function, is consistent with these rows.
 
-        The function must not have been fitted to them. This needs no fit where a function is given.
+        The function must not have been fitted to them.
+
+        Parameters
+        ----------
+        table : Table
+            What `fit` takes.
+        function : callable, optional
+            A function of what f depends on; by default f. With it no fit is needed.
+
+        Returns
+        -------
+        Consistency
+            A p-value.
         """
         model = self
         if function is None:
@@ -193,7 +288,22 @@ class Estimator(BaseEstimator):
 
     @takes_context
     def witness(self, table: Table, return_std: bool = False) -> Any:
-        """E[moment(f) - y | context] as the data show it: where the equation still fails, and by how much."""
+        """The conditional mean E[moment(f) - y | context]: where the equation still fails, and by how much.
+
+        Parameters
+        ----------
+        table : Table
+            What the witness depends on.
+        return_std : bool, default=False
+            Whether to return standard errors, too; there are some after a closed form only.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            Values of the witness.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
         contexts = self._contexts(table)
         if self.witness_ is None:
             found = np.asarray(self.dual_.function(contexts), dtype=np.float64)
@@ -398,10 +508,18 @@ class Estimator(BaseEstimator):
 
     @on_one_thread
     def ask(self, question: Question) -> Answer:
-        """The answer to a question that is linear in f, with its standard error and a verdict on what it rests on.
+        """Answer a question that is linear in f, with its standard error and a verdict on what it rests on.
 
-        Methods such as `at` and `difference` make questions, which add up and subtract: a difference has its own error,
-        which is not that of its two sides.
+        Parameters
+        ----------
+        question : Question
+            What methods such as `at` and `difference` make. Questions add and subtract; a difference has its own error,
+            which is not that of its two sides.
+
+        Returns
+        -------
+        Answer
+            The answer.
         """
         check_is_fitted(self, "function_")
         if not isinstance(question, Question):
@@ -418,13 +536,29 @@ class Estimator(BaseEstimator):
         return Answer(value, stderr, question=question.words, warnings=self._worries(question))
 
     def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answers to several questions."""
+        """Answer several questions.
+
+        Parameters
+        ----------
+        questions : sequence of Question
+            What methods such as `at` and `difference` make.
+
+        Returns
+        -------
+        list of Answer
+            The answers.
+        """
         return [self.ask(question) for question in questions]
 
     def summary(self) -> Summary:
         """All that the fit says: the answer to what was asked, what else was found, how far to trust it.
 
         It is computed when first asked for, and printed as text; `to_dict` and `tidy` give it as JSON and as a frame.
+
+        Returns
+        -------
+        Summary
+            The summary.
         """
         check_is_fitted(self, "function_")
         if self._summary is None:

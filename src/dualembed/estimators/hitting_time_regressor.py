@@ -21,13 +21,47 @@ FEW_ARRIVALS = 10  # transitions into the target, below which times are little m
 
 
 class HittingTimeRegressor(TransitionEstimator):
-    """h(s), the mean number of steps from s until the target is reached, from transitions (s, s').
+    """The hitting time h(s): the mean number of steps from s until a target is reached, from transitions (s, s').
 
-    `target` is a condition, any function of states as they are given to `fit` to yes or no (n,), or the target states
-    themselves, points or labels. Inside the target h is 0; from elsewhere a step that ends in the target counts, so
-    that h is at least 1. `return_time` is the time until the target is entered from inside, too. No path need reach the
-    target from everywhere, but some transitions must enter it.
+    Inside the target h is 0; from elsewhere a step that ends in the target counts, so h is at least 1. `return_time` is
+    the time until the target is entered from inside, too. No path needs to reach the target from everywhere, but some
+    transitions must enter it.
 
+    Parameters
+    ----------
+    target : callable or array-like
+        A condition, any function from states as they are given to `fit` to yes or no (n,), or the target states
+        themselves, points or labels.
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    categorical_features : array-like, optional
+        Names or places of columns that are categories, or a mask, besides those that are by their type.
+    random_state : int or RandomState, default=0
+        Seed of the choice of the model.
+
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+    arrivals_ : int
+        Transitions that end in the target.
+    departures_ : int
+        Transitions that start in it.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> state = rng.uniform(size=2000)  # the next state is uniform whatever the state: h = 1 / P(s' > 0.5)
     >>> model = HittingTimeRegressor(lambda s: s[:, 0] > 0.5, primal="linear", dual="linear")
@@ -102,11 +136,27 @@ class HittingTimeRegressor(TransitionEstimator):
         episodes: Any = None,
         time: Any = None,
     ) -> HittingTimeRegressor:
-        """Learn h from transitions, one a row; `durations` (n,) are times they take, by default 1.
+        """Learn h from transitions, one a row.
 
-        `groups` (n,) label rows that depend on each other, by which errors are clustered; `episodes` (n,) label rows of
-        one path, in the order of time, which is theirs in the table or by `time` (n,), and are the groups where no
-        others are given. Next states that are not given are those of the path's next row.
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States s.
+        next_states : array-like of shape (n, d) or (n,), optional
+            States s'; by default those of the path's next row.
+        durations : array-like of shape (n,), optional
+            Times that transitions take; by default 1.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
+        episodes : array-like of shape (n,), optional
+            Labels of rows of one episode, in the order of time.
+        time : array-like of shape (n,), optional
+            Order of the rows of an episode; by default that of the table.
+
+        Returns
+        -------
+        HittingTimeRegressor
+            The fitted estimator.
         """
         marks = {"durations": durations, "groups": groups, "episodes": episodes, "time": time}
         return self._fit(Table.of(states=states, next_states=next_states, **marks))
@@ -133,7 +183,22 @@ class HittingTimeRegressor(TransitionEstimator):
         return dataclasses.replace(answer, value=max(answer.value, least), positive=True, least=least)
 
     def return_time(self, states: Any, return_std: bool = False) -> Any:
-        """The mean time until the target is next entered, (n,): h outside the target, and the time of return inside."""
+        """The mean time until the target is next entered: h outside the target, and the time of return inside.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+        return_std : bool, default=False
+            Whether to return standard errors, too.
+
+        Returns
+        -------
+        times : array of shape (n,)
+            Mean times.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
         if self.departures_ == 0 and self.inside(states).any():
             raise checks.InputError(
                 "no transition of the fit starts in the target, so that nothing is known of the time of return to it; "
@@ -154,7 +219,18 @@ class HittingTimeRegressor(TransitionEstimator):
         return outside * np.maximum(lower, self.shortest_), outside * np.maximum(upper, self.shortest_)
 
     def inside(self, states: Any) -> np.ndarray:
-        """Whether each state is in the target, (n,)."""
+        """Whether each state is in the target.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+
+        Returns
+        -------
+        array of bool of shape (n,)
+            Whether it is.
+        """
         self._coding()
         return self._inside(states) > 0
 

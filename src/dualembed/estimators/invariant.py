@@ -111,7 +111,18 @@ class Invariant(Estimator):
         return Invariance(Dataset(x=self.inputs_.encode(x), y=y, z=z), self._loss())
 
     def function(self, X: Any) -> np.ndarray:
-        """f itself at X, (n,): not averaged over variations."""
+        """The function f itself at X, not averaged over variations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+
+        Returns
+        -------
+        array of shape (n,)
+            Values of f.
+        """
         self._check_columns(X)
         return self._predicted(self.coding_.encode(self._numbers(X)))
 
@@ -195,11 +206,41 @@ class Invariant(Estimator):
 
 
 class InvariantRegressor(RegressorMixin, Invariant, Effects):
-    """y = E[f(z) | x] + noise, z a random variation of x under which the prediction should not change.
+    """Regression y = E[f(z) | x] + noise, z a random variation of x under which the prediction should not change.
 
-    `sampler` is any function (key, x) -> one draw z of p(z | x), a `samplers` object such as AdditiveNoise(0.1), or a
-    name: "noise" (a tenth of each column's deviation), "rotation-2d" or "rotation-3d" (clouds of points, flattened).
+    Parameters
+    ----------
+    sampler : callable or {"noise", "rotation-2d", "rotation-3d"}
+        Function (key, x) -> one draw z of p(z | x), such as samplers.AdditiveNoise(0.1); "noise" is a tenth of each
+        column's deviation, rotations are of clouds of points, flattened.
+    draws : int, default=10
+        Variations of each row to learn from.
+    test_draws : int, default=20
+        Variations of a row that a prediction is the mean of.
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    random_state : int or RandomState, default=0
+        Seed of variations and of the choice of the model.
 
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(500, 1))
     >>> model = InvariantRegressor("noise", primal="linear", dual="linear").fit(X, 2 * X[:, 0])
@@ -243,7 +284,20 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> InvariantRegressor:
-        """Learn f from X (n, d) and y (n,), with `draws` variations of every row."""
+        """Learn f, with `draws` variations of every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        y : array-like of shape (n,)
+            Targets.
+
+        Returns
+        -------
+        InvariantRegressor
+            The fitted estimator.
+        """
         return self._fit(Table.of(X=X, y=y))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -251,21 +305,59 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         return self._mean(X, return_std=return_std)
 
     def difference(self, X1: Any, X0: Any) -> Question:
-        """The question of the mean over rows of the prediction at X1 less that at X0; one row stands for all."""
+        """The question of the mean over rows of the prediction at X1 less that at X0; one row stands for all.
+
+        Parameters
+        ----------
+        X1 : array-like of shape (n, d)
+            Inputs.
+        X0 : array-like of shape (n, d)
+            Inputs to compare with.
+
+        Returns
+        -------
+        Question
+            For `ask`.
+        """
         return self._difference((X1, None), (X0, None))
 
     def mean_derivative(self, column: Any, X: Any = None) -> Question:
         """The question of the mean over rows of the prediction's derivative along a column, per unit of it.
 
-        The rows are those given, or those that it was fitted to (a sample of at most 1,000 of them). It is a difference
-        over a hundredth of the column's deviation to either side.
+        It is a difference over a hundredth of the column's deviation to either side.
+
+        Parameters
+        ----------
+        column : str or int
+            A column of X.
+        X : array-like of shape (n, d), optional
+            Rows; by default those of the fit, or a sample of 1,000 of them.
+
+        Returns
+        -------
+        Question
+            For `ask`.
         """
         return self._mean_derivative(column, X, None)
 
     def average_effect(self, column: Any, treated: float = 1, control: float = 0, X: Any = None) -> Question:
         """The question of the mean over rows of the prediction with the column at `treated` less that at `control`.
 
-        The rows are those given, or those that it was fitted to (a sample of at most 1,000 of them).
+        Parameters
+        ----------
+        column : str or int
+            A column of X.
+        treated : float, default=1
+            A value of the column.
+        control : float, default=0
+            Another value.
+        X : array-like of shape (n, d), optional
+            Rows; by default those of the fit, or a sample of 1,000 of them.
+
+        Returns
+        -------
+        Question
+            For `ask`.
         """
         return self._average_effect(column, (treated, control), X, None)
 
@@ -273,11 +365,47 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
 
 
 class InvariantClassifier(ClassifierMixin, Invariant):
-    """P(y | x) from the mean of f over random variations z of x under which the class should not change.
+    """Classification P(y | x) by the mean of f over random variations z of x under which the class should not change.
 
-    `sampler` as for `InvariantRegressor`; `loss` is "logistic" (with probabilities), "squared-hinge" or
-    "smoothed-hinge". Two classes; for more wrap it in sklearn.multiclass.OneVsRestClassifier.
+    There are two classes; for more wrap it in sklearn.multiclass.OneVsRestClassifier.
 
+    Parameters
+    ----------
+    sampler : callable or {"noise", "rotation-2d", "rotation-3d"}
+        Function (key, x) -> one draw z of p(z | x), such as samplers.AdditiveNoise(0.1); "noise" is a tenth of each
+        column's deviation, rotations are of clouds of points, flattened.
+    draws : int, default=10
+        Variations of each row to learn from.
+    loss : {"logistic", "squared-hinge", "smoothed-hinge"}, default="logistic"
+        The loss; probabilities need the logistic one.
+    test_draws : int, default=20
+        Variations of a row that a prediction is the mean of.
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    random_state : int or RandomState, default=0
+        Seed of variations and of the choice of the model.
+
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+    classes_ : array of shape (2,)
+        The classes.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, size=(200, 1))
     >>> model = InvariantClassifier("noise", primal="linear", dual="linear").fit(X, X[:, 0] > 0)
@@ -323,7 +451,20 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> InvariantClassifier:
-        """Learn f from X (n, d) and two classes y (n,), with `draws` variations of every row."""
+        """Learn f, with `draws` variations of every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        y : array-like of shape (n,)
+            Two classes.
+
+        Returns
+        -------
+        InvariantClassifier
+            The fitted estimator.
+        """
         return self._fit(Table.of(X=X, y=y))
 
     def _targets(self, y: Any, rows: int) -> np.ndarray:
@@ -341,7 +482,18 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         return losses.BY_NAME[self.loss]()
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The mean of f over `test_draws` variations of each row, (n,): positive for the second class."""
+        """The mean of f over `test_draws` variations of each row: positive for the second class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+
+        Returns
+        -------
+        array of shape (n,)
+            Values.
+        """
         return self._mean(X)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -350,7 +502,18 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         return self.classes_[second.astype(int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, 2) of the classes; those of the logistic loss."""
+        """The probabilities of the classes, of the logistic loss.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+
+        Returns
+        -------
+        array of shape (n, 2)
+            Probabilities.
+        """
         if self.loss != "logistic":
             raise checks.InputError(f"the {self.loss} loss has no probabilities; use loss='logistic'")
         share = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -500, 500)))

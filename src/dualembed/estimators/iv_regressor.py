@@ -26,11 +26,44 @@ from dualembed.spaces.basis import AffineMap
 
 
 class IVRegressor(RegressorMixin, Effects):
-    """f with E[y - f(X) | instruments] = 0; without instruments, plain regression E[y | X].
+    """Regression by instruments: f with E[y - f(X) | instruments] = 0; without instruments, plain regression E[y | X].
 
-    `primal="linear", dual="linear"` is two-stage least squares, with `coef_`, `coef_stderr_` and `intercept_`. Spaces
-    given as `primal` and `dual` see standardised columns.
+    `primal="linear", dual="linear"` is two-stage least squares.
 
+    Parameters
+    ----------
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    categorical_features : array-like, optional
+        Names or places of columns that are categories, or a mask, besides those that are by their type.
+    random_state : int or RandomState, default=0
+        Seed of the choice of the model.
+
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+    coef_ : array of shape (d,)
+        Slopes in the columns' own units, if f is a straight line.
+    coef_stderr_ : array of shape (d,)
+        Their standard errors.
+    intercept_ : float
+        Value of the line at 0.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> z, hidden = rng.normal(size=(2, 1000))
     >>> x = z + hidden
@@ -95,27 +128,69 @@ class IVRegressor(RegressorMixin, Effects):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
-        """Learn f(X, controls) from X (n, d), y (n,), instruments and controls (n,) or (n, k), one sample a row.
+        """Learn f(X, controls), one sample a row.
 
-        X may be (n,) where it is one column; without instruments or controls, by scikit-learn's rule, a series only.
-        Instruments move X and touch y through X only; controls are exogenous columns that y depends on too. `groups`
-        (n,) label rows that depend on each other, by which standard errors are clustered.
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Treatments; (n,) for one column, but without instruments and controls a series only, by scikit-learn's rule.
+        y : array-like of shape (n,)
+            Outcomes.
+        instruments : array-like of shape (n, k) or (n,), optional
+            What moves X and touches y through X only.
+        controls : array-like of shape (n, k) or (n,), optional
+            Exogenous columns that y depends on too.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, by which standard errors are clustered.
+
+        Returns
+        -------
+        IVRegressor
+            The fitted estimator.
         """
         return self._fit(Table.of(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
         """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
 
-        Either side may be one row, which stands for all. Controls are the same on both sides, unless those of X0 are
-        given as `controls0`.
+        Either side may be one row, which stands for all.
+
+        Parameters
+        ----------
+        X1 : array-like of shape (n, d)
+            Treatments after the move.
+        X0 : array-like of shape (n, d)
+            Treatments before.
+        controls : array-like of shape (n, k) or (n,), optional
+            Controls.
+        controls0 : array-like of shape (n, k) or (n,), optional
+            Controls of X0; by default the same.
+
+        Returns
+        -------
+        Question
+            For `ask`.
         """
         return self._difference((X1, controls), (X0, controls if controls0 is None else controls0))
 
     def mean_derivative(self, column: Any, X: Any = None, controls: Any = None) -> Question:
-        """The question of the mean over rows of ∂f/∂column, per unit of the column, one of X or of the controls.
+        """The question of the mean over rows of ∂f/∂column, per unit of the column.
 
-        The rows are those given, or those that it was fitted to (a sample of at most 1,000 of them). It is a difference
-        over a hundredth of the column's deviation to either side.
+        It is a difference over a hundredth of the column's deviation to either side.
+
+        Parameters
+        ----------
+        column : str or int
+            A column of X or of the controls.
+        X : array-like of shape (n, d), optional
+            Rows; by default those of the fit, or a sample of 1,000 of them.
+        controls : array-like of shape (n, k) or (n,), optional
+            Their controls.
+
+        Returns
+        -------
+        Question
+            For `ask`.
         """
         return self._mean_derivative(column, X, controls)
 
@@ -124,13 +199,45 @@ class IVRegressor(RegressorMixin, Effects):
     ) -> Question:
         """The question of the mean over rows of f with the column at `treated` less f with it at `control`.
 
-        The column is one of X or of the controls: a category, of which these are levels, or a number. The rows are
-        those given, or those that it was fitted to (a sample of at most 1,000 of them).
+        Parameters
+        ----------
+        column : str or int
+            A column of X or of the controls: a category or a number.
+        treated : object, default=1
+            A level of the category, or a number.
+        control : object, default=0
+            A level of the category, or a number.
+        X : array-like of shape (n, d), optional
+            Rows; by default those of the fit, or a sample of 1,000 of them.
+        controls : array-like of shape (n, k) or (n,), optional
+            Their controls.
+
+        Returns
+        -------
+        Question
+            For `ask`.
         """
         return self._average_effect(column, (treated, control), X, controls)
 
     def band(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) that cover f at all these rows at once with that probability."""
+        """A band that covers f at all these rows at once with probability `level`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Treatments.
+        controls : array-like of shape (n, k) or (n,), optional
+            Controls.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
         points, _ = self._rows_of(X, controls)
         bands = [spread.band(points, level) for spread in self._spreads()]
         lower, upper = zip(*bands, strict=True)
@@ -145,9 +252,27 @@ class IVRegressor(RegressorMixin, Effects):
         sample_weight: Any = None,
         groups: Any = None,
     ) -> float:
-        """R² of plain regression; with instruments minus the `error`, since R² would reward confounding.
+        """The R² of plain regression; with instruments minus the `error`, since R² would reward confounding.
 
-        `sample_weight` (n,) is for R²; `groups` (n,) for the error, whose folds keep each group together.
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Treatments.
+        y : array-like of shape (n,)
+            Outcomes.
+        instruments : array-like of shape (n, k) or (n,), optional
+            Instruments.
+        controls : array-like of shape (n, k) or (n,), optional
+            Controls.
+        sample_weight : array-like of shape (n,), optional
+            Weights of R².
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other; folds of the error keep them together.
+
+        Returns
+        -------
+        float
+            The score.
         """
         check_is_fitted(self, "function_")
         if self.instruments_ is not None:

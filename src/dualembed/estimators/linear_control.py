@@ -16,11 +16,39 @@ from dualembed.sources import Dataset
 
 
 class LinearControl(TransitionEstimator):
-    """z(s) = exp(-v(s)), the desirability of a state, v being the least cost until a terminal state is reached.
+    """The desirability z(s) = exp(-v(s)) of a state, v(s) being the least cost until a terminal state is reached.
 
-    The cost of steering is the divergence from the passive dynamics, whose transitions (s, s') are the data; then
-    z(s) = exp(-q(s)) E[z(s') | s], with z = exp(-q_T) at terminal states. `control.OptimalControl` steers by it.
+    The cost of steering is the divergence from the passive dynamics, and the data are their transitions (s, s'); then
+    z(s) = exp(-q(s)) E[z(s') | s], with z = exp(-q_T) at terminal states. `control.controlled_sampler` steers by it.
 
+    Parameters
+    ----------
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    categorical_features : array-like, optional
+        Names or places of columns that are categories, or a mask, besides those that are by their type.
+    random_state : int or RandomState, default=0
+        Seed of the choice of the model.
+
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> state = rng.uniform(size=2000)
     >>> following = rng.uniform(size=2000)  # whatever the state; above 0.5 it is the end, at no cost
@@ -84,18 +112,49 @@ class LinearControl(TransitionEstimator):
         episodes: Any = None,
         time: Any = None,
     ) -> LinearControl:
-        """Learn z from transitions, one a row: `costs` (n,) are q(s), `terminal` (n,) is 1 where s' is an end.
+        """Learn z from transitions of the passive dynamics, one a row.
 
-        `terminal_costs` (n,) are q_T(s') there, and do not matter elsewhere; one number will do for all. `groups`
-        (n,) label rows that depend on each other, and are the `episodes` (n,) where only those are given, whose rows
-        are put in order by `time` (n,).
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States s.
+        costs : array-like of shape (n,)
+            Running costs q(s).
+        next_states : array-like of shape (n, d) or (n,)
+            States s'.
+        terminal : array-like of shape (n,)
+            1 where s' is an end.
+        terminal_costs : array-like of shape (n,) or float, default=0.0
+            Costs q_T(s') there; elsewhere they do not matter.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
+        episodes : array-like of shape (n,), optional
+            Labels of rows of one episode, in the order of time.
+        time : array-like of shape (n,), optional
+            Order of the rows of an episode; by default that of the table.
+
+        Returns
+        -------
+        LinearControl
+            The fitted estimator.
         """
         ends = {"terminal": terminal, "terminal_costs": terminal_costs}
         labels = {"groups": groups, "episodes": episodes, "time": time}
         return self._fit(Table.of(states=states, costs=costs, next_states=next_states, **ends, **labels))
 
     def cost_to_go(self, states: Any) -> np.ndarray:
-        """v(s) = -log z(s), shape (n,); infinite where z came out as not positive."""
+        """The least cost v(s) = -log z(s).
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+
+        Returns
+        -------
+        array of shape (n,)
+            Costs; infinite where z came out as not positive.
+        """
         found = self.predict(states)
         with np.errstate(divide="ignore"):
             return -np.log(np.maximum(found, 0.0))

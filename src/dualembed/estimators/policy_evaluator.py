@@ -28,11 +28,44 @@ APART = 3.0  # errors of the difference between the answer and the mean of retur
 
 
 class PolicyEvaluator(PolicyValueEstimator):
-    """V(s), the discounted reward that a policy collects from a state on, from transitions (s, r, s') it made.
+    """The value V(s) of a policy: the discounted reward that it collects from s on, by its transitions (s, r, s').
 
-    `discount` is the problem's own. `reward_known` says that the reward is a function of the state, which makes errors
-    easier to tell. Spaces given as `primal` and `dual` see standardised states.
+    Parameters
+    ----------
+    discount : float, default=0.99
+        By how much a reward counts less a step later; part of the problem.
+    reward_known : bool, default=False
+        Whether the reward is a function of the state, which makes errors easier to tell.
+    solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
+        How the saddle is solved.
+    primal : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of f, in standardised columns; by default chosen from the data.
+    dual : {"auto", "linear"} or FunctionSpace, default="auto"
+        Space of the witness, likewise.
+    categorical_features : array-like, optional
+        Names or places of columns that are categories, or a mask, besides those that are by their type.
+    random_state : int or RandomState, default=0
+        Seed of the choice of the model.
 
+    Attributes
+    ----------
+    function_ : Function
+        The function f, in coded coordinates.
+    dual_ : DualFunction
+        The witness, in coded coordinates.
+    schema_ : Schema
+        How columns are coded.
+    selection_ : Selection
+        What was chosen, and why.
+    diagnostics_ : Diagnostics
+        How far to trust the fit.
+
+    See Also
+    --------
+    ActionValueEvaluator : The value of a policy other than the one that acted.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> state = rng.normal(size=1000)
     >>> following = 0.5 * state + rng.normal(size=1000)
@@ -104,15 +137,35 @@ class PolicyEvaluator(PolicyValueEstimator):
         episodes: Any = None,
         time: Any = None,
     ) -> PolicyEvaluator:
-        """Learn V from transitions: states and next_states (n,) or (n, d), rewards (n,), one a row.
+        """Learn V from transitions, one a row.
 
-        `terminated` (n,) is 1 where nothing follows (0 where a time limit cut the episode: the bootstrap counts);
-        `truncated` (n,) is 1 there. `importance_weights` (n,) are π(a|s) / π_b(a|s) for transitions of another policy
-        (`data.policies.importance_weights`; `weights` is an older name). `groups` (n,) label rows that depend on each
-        other, by which errors are clustered; `episodes` (n,) label rows of one episode, in the order of time, which is
-        theirs in the table or by `time` (n,): they are the groups where no others are given, and `value()` knows where
-        they start. Next states that are not given are those of the episode's next row. The first argument may be a
-        whole log instead, as `data.log` takes it or gives it.
+        The first argument may be a whole log instead, as `data.log` takes it or gives it.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States s.
+        rewards : array-like of shape (n,)
+            Rewards r.
+        next_states : array-like of shape (n, d) or (n,), optional
+            States s'; by default those of the episode's next row.
+        terminated : array-like of shape (n,), optional
+            1 where nothing follows; 0 where a time limit cut the episode, since its bootstrap counts.
+        truncated : array-like of shape (n,), optional
+            1 where a time limit cut the episode.
+        importance_weights : array-like of shape (n,), optional
+            Ratios π(a|s) / π_b(a|s) for transitions of another policy (`data.policies.importance_weights`).
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
+        episodes : array-like of shape (n,), optional
+            Labels of rows of one episode, in the order of time.
+        time : array-like of shape (n,), optional
+            Order of the rows of an episode; by default that of the table.
+
+        Returns
+        -------
+        PolicyEvaluator
+            The fitted estimator.
         """
         return self._fit(
             Table.of(
@@ -131,8 +184,11 @@ class PolicyEvaluator(PolicyValueEstimator):
     def mean_return(self) -> Estimate | None:
         """The plain mean of the discounted rewards of whole episodes, with its standard error.
 
-        None where one in ten or more were not whole, or where rows are weighted, of several steps, or in another order
-        than that of time.
+        Returns
+        -------
+        Estimate or None
+            The mean; None if one in ten or more were not whole, or if rows are weighted, of several steps, or not in
+            the order of time.
         """
         check_is_fitted(self, "function_")
         if self.solved_ is None or self.returns_ is None:
@@ -174,10 +230,20 @@ class PolicyEvaluator(PolicyValueEstimator):
         return found._replace(facts=facts, remarks=(found.remarks[0], remark, *found.remarks[1:]))
 
     def density_ratio(self, states: Any) -> np.ndarray:
-        """How often the policy is in each state, against how often the log's rows are, (n,): 1 is as often.
+        """How often the policy is in each state, against how often the log's rows are: 1 is as often.
 
         It is the ratio of discounted visits from the starts of episodes on to the distribution of rows, over which its
         mean is 1. `value().effective` says how many of the rows that leaves in use.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+
+        Returns
+        -------
+        array of shape (n,)
+            Ratios.
         """
         return self._density_ratio(self._coding().encode(states))
 

@@ -30,9 +30,18 @@ class PolicyValueEstimator(TransitionEstimator):
     def value(self, initial_states: Any = None) -> Answer:
         """The policy's value: the mean over initial states of what it is worth there.
 
-        Without them, over the first states of the episodes that it was fitted to, a sample of where episodes start: the
-        standard error counts that of the function, clustered by episode, and that of the sample, as it does of states
-        that are given here. For given states without the error of a sample, ask `at` them.
+        The standard error counts that of the function, clustered by episode, and that of the initial states as a sample
+        of where episodes start. For given states without the error of a sample, ask `at` them.
+
+        Parameters
+        ----------
+        initial_states : array-like of shape (n, d) or (n,), optional
+            Where episodes start; by default the first states of the episodes of the fit.
+
+        Returns
+        -------
+        Answer
+            The value with its standard error, an interval and a verdict.
         """
         check_is_fitted(self, "function_")
         if initial_states is not None:

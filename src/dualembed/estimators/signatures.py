@@ -48,13 +48,16 @@ def adopt(estimator: Any) -> None:
     if "fit" not in vars(estimator):
         return
     fit = [each for each in inspect.signature(estimator.fit).parameters.values() if each.name != "self"]
+    described = _parts(estimator.fit.__doc__ or "")[1]
     estimator.fit = _fit(estimator.fit, estimator)
     for name in dir(estimator):
         method = inspect.getattr_static(estimator, name)
         what = getattr(method, "caller_gives", None)
         if what is not None:
             taken = fit if what == "data" else _parameters(fit, estimator.task, what)
-            setattr(estimator, name, _with_signature(getattr(method, "plain", method), taken, estimator))
+            signed = _with_signature(getattr(method, "plain", method), taken, estimator)
+            signed.__doc__ = _described(signed, described)
+            setattr(estimator, name, signed)
 
 
 def _constructor(method: Method) -> Method:
@@ -114,6 +117,30 @@ def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimato
     called.__signature__ = call.signature  # type: ignore[attr-defined]
     called.plain = method  # type: ignore[attr-defined]
     return called
+
+
+def _described(method: Method, described: Mapping[str, Sequence[str]]) -> str:
+    """The method's docstring, with what `fit` says of the parameters that it takes, in the order of its signature."""
+    before, own, after = _parts(method.__doc__ or "")
+    if not own:
+        return "\n".join(before)
+    known = {**described, **own}
+    lines = [line for name in inspect.signature(method).parameters for line in known.get(name, ())]
+    return "\n".join([*before, "Parameters", "----------", *lines, *after])
+
+
+def _parts(docstring: str) -> tuple[list[str], dict[str, list[str]], list[str]]:
+    """A docstring's lines before its section of parameters, those of each parameter, and those after."""
+    lines = inspect.cleandoc(docstring).split("\n")
+    if "Parameters" not in lines:
+        return lines, {}, []
+    begin = lines.index("Parameters")
+    end = lines.index("", begin) if "" in lines[begin:] else len(lines)
+    found: dict[str, list[str]] = {}
+    for line in lines[begin + 2 : end]:
+        name = next(reversed(found)) if line.startswith(" ") else line.split(" :")[0]
+        found.setdefault(name, []).append(line)
+    return lines[:begin], found, lines[end:]
 
 
 class _Call:

@@ -70,7 +70,20 @@ class TransitionEstimator(Estimator):
         )
 
     def difference(self, states: Any, other_states: Any) -> Question:
-        """The question of the mean of f over these states less that over others: of f(s) - f(s0), for one each."""
+        """The question of the mean of f over states less that over others; of f(s) - f(s0), for one state each.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States s.
+        other_states : array-like of shape (m, d) or (m,)
+            States s0.
+
+        Returns
+        -------
+        Question
+            For `ask`.
+        """
         words = f"the difference of {self.task.symbol} between two sets of states"
         return Question.renamed(self.at(states) - self.at(other_states), words)
 

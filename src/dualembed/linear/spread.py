@@ -66,7 +66,7 @@ class Spread(eqx.Module):
         return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
 
     def evaluate(self, xs: ArrayLike) -> tuple[Floats, Floats]:
-        """f and its standard errors.
+        """The function f and its standard errors.
 
         Parameters
         ----------
