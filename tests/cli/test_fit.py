@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +17,19 @@ import pytest
 from pyarrow import csv
 from tests.cli.tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, refusal
 
-from dualembed import saving
+from dualembed import cli, saving
 from dualembed.cli import main
 from dualembed.cli.options import known_tasks
 from dualembed.data import read_table, write_table
 from dualembed.estimators import PolicyEvaluator
+
+
+def test_the_command_line_writes_nothing_onto_an_estimator() -> None:
+    """What a fit keeps of its table goes in with the table."""
+    for path in Path(cli.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            written = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+            assert not (written and re.fullmatch(r"[a-z]\w*_", node.attr)), f"{path.name}:{node.lineno}"
 
 
 @pytest.fixture

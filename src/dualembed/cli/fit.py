@@ -156,18 +156,20 @@ def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
             raise InputError(f"{words[word].option} is empty, but {task.name} needs it; name its columns")
 
 
-def _forgotten(task: Task, given: Mapping[str, str | None], columns: Mapping[str, Any], table: Any) -> list[str]:
+def _unused_end_marks(
+    task: Task, given: Mapping[str, str | None], columns: Mapping[str, Any], table: Any
+) -> tuple[str, ...]:
     """What a table seems to say that no option asks for, in plain words; an empty option is not for getting it."""
     if "terminated" not in task.takes or "terminated" in columns or given.get("terminated") is not None:
-        return []
+        return ()
     used = {name for own in columns.values() for name in own}
     named = [name for name in table.column_names if any(word in name.lower() for word in ENDINGS)]
     found = [name for name in named if name not in used and set(table[name].unique().to_pylist()) == {0, 1}]
-    return [
+    return tuple(
         f"the column {name!r} is not used; if it is 1 where nothing follows, give --terminated {shlex.quote(name)}: "
         "without it rewards are expected beyond the end"
         for name in found[:1]
-    ]
+    )
 
 
 def _check_settings(task: Task, order: Order) -> None:
@@ -253,7 +255,6 @@ class Given:
     categories: list[str]
     data: Any
     settings: dict[str, Any]
-    worries: list[str]
 
 
 def _read(order: Order) -> Given:
@@ -273,8 +274,8 @@ def _read(order: Order) -> Given:
         if setting.condition:
             text = settings[setting.name]
             settings[setting.name] = _condition(text, columns["state"], data.states, setting.option)
-    worries = _forgotten(order.task, order.columns, columns, whole)
-    return Given(table, dropped, columns, categories, data, settings, worries)
+    worries = _unused_end_marks(order.task, order.columns, columns, whole)
+    return Given(table, dropped, columns, categories, dataclasses.replace(data, warnings=worries), settings)
 
 
 def _fitted(order: Order, given: Given) -> Any:
@@ -287,8 +288,6 @@ def _fitted(order: Order, given: Given) -> Any:
     with spinner("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
         simplefilter("ignore", TrustWarning)  # the answer says it in its own place
         model.fit(given.data)
-    worries = (*model.diagnostics_.warnings, *given.worries)
-    model.diagnostics_ = dataclasses.replace(model.diagnostics_, warnings=worries)
     return model
 
 

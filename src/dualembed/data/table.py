@@ -27,7 +27,8 @@ class Table:
     """Tables and columns as they were given, one sample a row, by their roles; each role is an attribute.
 
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
-    two tables share only if they have the same values. A fit keeps both in its schema.
+    two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
+    about in the table, with its own.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -37,6 +38,7 @@ class Table:
     columns: Mapping[str, Any]
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     digest: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @staticmethod
     def of(**columns: Any) -> Table:

@@ -317,6 +317,7 @@ class Estimator(BaseEstimator):
         """Learn from the data, or stay as it was where that fails."""
         with self._draft() as draft:
             draft._begin(table.arranged())
+            draft._note(table.warnings)
         return self
 
     @abstractmethod

@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d
 from dualembed import checks, losses, samplers
 from dualembed.answers import Answer, Question, Task
 from dualembed.data.coding import Coding
-from dualembed.data.frames import column_names, columns_of, describe_rows, is_missing, target
+from dualembed.data.frames import column_names, columns_of, describe_rows, is_missing, order_at_random, target
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator, require_2d
 from dualembed.estimators.effects import Effects
@@ -47,15 +47,15 @@ class Invariant(Estimator):
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
         self._code(table)
-        x = self._numbers(table.X)
-        problem = self._posed(x, self._targets(table.y, len(x)), seed=self.seed_)
+        x, y = self._samples(table)
+        problem = self._posed(x, y, seed=self.seed_)
         self._learn(problem)
         self._keep_rows(x, problem.source.table["z"][:, 0])
 
     def _go_on(self, table: Table) -> None:
         self._check_columns(table.X)
-        x = self._numbers(table.X)
-        problem = self._posed(x, self._targets(table.y, len(x)), seed=self.seed_ + 3 + self.diagnostics_.rows)
+        x, y = self._samples(table)
+        problem = self._posed(x, y, seed=self.seed_ + 3 + self.diagnostics_.rows)
         self._learn_more(problem)
         if self.sample_ is not None:
             self._keep_rows(x, problem.source.table["z"][:, 0])
@@ -72,6 +72,7 @@ class Invariant(Estimator):
 
     def _coded(self, table: Table) -> dict[str, Coding]:
         x = self._numbers(table.X)
+        x = x[order_at_random(x)]  # as it is varied
         self.seed_ = self._seed()
         self.variation_ = _sampler(self.sampler, x)
         drawn = samplers.draws(self.seed_, self.variation_, x, self.draws)
@@ -89,8 +90,14 @@ class Invariant(Estimator):
         """The problem of rows with variations that no fit has seen."""
         if hasattr(self, "function_"):
             self._check_columns(table.X)
+        return self._posed(*self._samples(table), seed=self.seed_ + 2), None
+
+    def _samples(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """X and what the equation's other side is, in an order that is not the table's: rows vary by their place."""
         x = self._numbers(table.X)
-        return self._posed(x, self._targets(table.y, len(x)), seed=self.seed_ + 2), None
+        y = self._targets(table.y, len(x))
+        order = order_at_random(x, y)
+        return x[order], y[order]
 
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
         """Keep what questions about the data need: some rows x and a variation of each, in f's coordinates."""

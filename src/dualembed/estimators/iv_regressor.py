@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Task
 from dualembed.data.coding import Coding
-from dualembed.data.frames import column_names, group_numbers, target
+from dualembed.data.frames import column_names, group_numbers, order_at_random, target
 from dualembed.data.table import Table
 from dualembed.estimators.base import require_2d
 from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
@@ -296,7 +296,7 @@ class IVRegressor(RegressorMixin, Effects):
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
         self._code(table)
-        problem, labels = self._problem(table)
+        problem, labels = self._mixed(table)
         self._learn(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
@@ -304,13 +304,21 @@ class IVRegressor(RegressorMixin, Effects):
 
     def _go_on(self, table: Table) -> None:
         self._check_columns(table.X)
-        problem, labels = self._problem(table)
+        problem, labels = self._mixed(table)
         before = self.diagnostics_
         self._learn_more(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
+
+    def _mixed(self, table: Table) -> tuple[Any, np.ndarray | None]:
+        """The problem in an order that is not the table's, since models are chosen by folds of rows; and its groups."""
+        problem, groups = self._problem(table)
+        columns = problem.source.table
+        order = order_at_random(columns["y"], columns["x"], columns["z"], *([] if groups is None else [groups]))
+        mixed = Dataset(**{name: column[order] for name, column in columns.items()})
+        return InstrumentalVariables(mixed), None if groups is None else groups[order]
 
     def _sample(self, problem: Any) -> None:
         """Keep some of the problem's rows besides earlier ones."""

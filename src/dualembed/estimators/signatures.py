@@ -150,6 +150,12 @@ class _Call:
         self.signature = signature
         self.name = estimator.__name__
         self.known = [name for name in signature.parameters if name != "self"]
+        # What a role is where nothing is given, other than None.
+        self.defaults = {
+            name: each.default
+            for name, each in signature.parameters.items()
+            if name in ROLES and each.default not in (None, inspect.Parameter.empty)
+        }
         # Roles that could be given by their place before they were keyword-only.
         self.former = [role for role in getattr(estimator, "_once_positional", ()) if role in self.known]
 
@@ -161,7 +167,7 @@ class _Call:
         if whole is not None:
             given = {**whole.columns, **{name: value for name, value in options.items() if name in ROLES}}
             self._check_needed(given)
-            known = {role: column for role, column in given.items() if role in self.known}
+            known = {**self.defaults, **{role: column for role, column in given.items() if role in self.known}}
             rest = {name: value for name, value in options.items() if name not in ROLES}
             return dataclasses.replace(whole, columns=known), rest
         bound = self.signature.bind(None, *arguments, **options)
