@@ -122,7 +122,7 @@ def test_groups_cluster_errors_and_episodes_say_where_to_start() -> None:
     with pytest.raises(de.InputError, match="initial_states must be given"):
         by_group.value()
     coarse = evaluator().fit(STATE, STATE, NEXT, episodes=EPISODES, groups=EPISODES // 10)
-    assert coarse.starts_.shape == by_episode.starts_.shape
+    assert coarse.value().value == pytest.approx(by_episode.value().value, rel=0.1)
     assert coarse.predict([0.0], return_std=True)[1] != by_episode.predict([0.0], return_std=True)[1]
 
 
