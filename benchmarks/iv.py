@@ -90,17 +90,17 @@ def cases(*, quick: bool) -> dict[str, Callable[[int], iv_designs.Design]]:
     """Every design by name, as a function of the seed."""
     rows, wide_rows = (400, 400) if quick else (2000, 1000)
     one, two = (partial(each, n=rows) for each in (iv_designs.one_dimensional, iv_designs.two_dimensional))
-    found: dict[str, Callable[[int], iv_designs.Design]] = {}
+    designs: dict[str, Callable[[int], iv_designs.Design]] = {}
     for name in iv_designs.ONE_DIMENSIONAL:
-        found[f"one-dimensional {name}, n={rows}"] = lambda seed, name=name: one(name, seed=seed)
+        designs[f"one-dimensional {name}, n={rows}"] = lambda seed, name=name: one(name, seed=seed)
     for name in iv_designs.TWO_DIMENSIONAL:
-        found[f"two-dimensional {name}, n={rows}"] = lambda seed, name=name: two(name, seed=seed)
+        designs[f"two-dimensional {name}, n={rows}"] = lambda seed, name=name: two(name, seed=seed)
     for rho in (0.5, 0.9):
-        found[f"demand rho={rho}, n={wide_rows}"] = partial(iv_designs.demand, wide_rows, rho=rho)
-        found[f"demand standardised rho={rho}, n={wide_rows}"] = partial(
+        designs[f"demand rho={rho}, n={wide_rows}"] = partial(iv_designs.demand, wide_rows, rho=rho)
+        designs[f"demand standardised rho={rho}, n={wide_rows}"] = partial(
             iv_designs.demand, wide_rows, rho=rho, standardised=True
         )
-    return found
+    return designs
 
 
 def mean_test_error(draw: Callable[[int], iv_designs.Design], peer: Peer, seeds: range) -> dict[str, Any]:

@@ -137,14 +137,14 @@ def excess_log_loss(function: Any, states: int, next_states: int) -> float:
     """E[log-loss] of V(s) - discount E[V(s') | s] above that of the true logit, over verdicts and test states."""
     s, following = test_transitions(states, next_states)
     values = np.asarray(function(following.reshape(-1, 4)), dtype=float).reshape(next_states, -1)
-    found = np.asarray(function(s), dtype=float) - cartpole.DISCOUNT * values.mean(axis=0)
+    logits = np.asarray(function(s), dtype=float) - cartpole.DISCOUNT * values.mean(axis=0)
     true = logit(s)
     chance = 1 / (1 + np.exp(-true))
 
     def log_loss(each: np.ndarray) -> float:
         return float(np.mean(chance * np.logaddexp(0, -each) + (1 - chance) * np.logaddexp(0, each)))
 
-    return log_loss(found) - log_loss(true)
+    return log_loss(logits) - log_loss(true)
 
 
 WHITENED = solvers.Preconditioner()
@@ -209,8 +209,8 @@ def closed_form(seeds: int, rows: int) -> dict[str, Any]:
     errors = []
     for seed in range(seeds):
         saddle = value_saddle(seed, (6.0, 6.0), rows, loss=losses.Square(), **PENALTIES)
-        found = de.solve(seed, saddle, solvers.ClosedForm()).primal
-        features, weights = to_numpy(found.features), np.asarray(found.weights, dtype=float)
+        function = de.solve(seed, saddle, solvers.ClosedForm()).primal
+        features, weights = to_numpy(function.features), np.asarray(function.weights, dtype=float)
         errors.append(cartpole.PROCESS.msbe(lambda xs, phi=features, theta=weights: phi(xs) @ theta))
     return {"value": float(np.mean(errors)), "errors": errors}
 
@@ -259,11 +259,11 @@ def final_errors(task: Task, setting: Setting, seed: int, rows: int) -> list[lis
         return de.solve(seed, saddle, dataclasses.replace(setting, primal=primal, dual=dual).solver(rows))
 
     results = jax.vmap(run)(setting.primal, setting.dual)
-    found = []
+    errors = []
     for number in range(len(setting.primal)):
         one = jax.tree.map(lambda leaf, number=number: leaf[number], results)
-        found.append([task.rough_error(each) if one.finite else np.inf for each in (one.primal, one.last.primal)])
-    return found
+        errors.append([task.rough_error(each) if one.finite else np.inf for each in (one.primal, one.last.primal)])
+    return errors
 
 
 def report(case: str, method: str, **measured: Any) -> None:

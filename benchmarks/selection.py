@@ -169,15 +169,15 @@ def weighings(*, quick: bool) -> Iterator[tuple[str, int, Callable[[int], Weighi
     yield f"navigation, n={few}", 3, lambda seed: weighing(seed, transitions(few, seed), navigation.PROCESS.msbe)
 
 
-def compare(found: list[Weighing]) -> dict[str, Any]:
+def compare(weighings: list[Weighing]) -> dict[str, Any]:
     """Mean errors over seeds, those with weights over those without, and how often weights were tried and used."""
-    chosen, without, tried, trials, uses = (np.array(each) for each in zip(*found, strict=True))
+    chosen, without, tried, trials, uses = (np.array(each) for each in zip(*weighings, strict=True))
     return {
         "value": float(chosen.mean() / without.mean()),
         "unit": "mean error over that without weights",
         "target": 1.05,
         "without": float(without.mean()),
-        "seeds": len(found),
+        "seeds": len(weighings),
         "tried": int(trials.sum()),
         "used": int(uses.sum()),
         "value if used wherever tried": float(tried.mean() / without.mean()),
@@ -210,10 +210,10 @@ def report(case: str, measured: dict[str, Any]) -> None:
     print(json.dumps({"bench": "selection", "case": case, **short}), flush=True)
 
 
-def summary(found: list[dict[str, float]], **more: Any) -> dict[str, Any]:
+def summary(runs: list[dict[str, float]], **more: Any) -> dict[str, Any]:
     """Means over seeds."""
-    values = [one["value"] for one in found]
-    seconds = float(np.median([one["seconds"] for one in found]))
+    values = [one["value"] for one in runs]
+    seconds = float(np.median([one["seconds"] for one in runs]))
     errors = [float(f"{value:.4g}") for value in values]
     return {"value": float(np.mean(values)), "seeds": len(values), "seconds": seconds, "errors": errors, **more}
 
@@ -233,15 +233,15 @@ def main() -> None:
     for rows, draws, target in ((10_000, 1, 0.0032), (10_000, 10, None), (100_000, 1, 0.0018)):
         rows = 2000 if options.quick else rows
         if wanted(case := f"noisy measurement, n={rows}, {draws} z a row"):
-            found = [noisy_measurement(rows, seed, draws) for seed in seeds]
-            report(case, summary(found, unit="MSE", target=target))
+            runs = [noisy_measurement(rows, seed, draws) for seed in seeds]
+            report(case, summary(runs, unit="MSE", target=target))
     for rows in (500,) if options.quick else (1000, 4000, 20_000):
         if wanted(case := f"navigation, n={rows}"):
             few = seeds[:4]
-            found = [navigation_error(rows, seed) for seed in few]
+            runs = [navigation_error(rows, seed) for seed in few]
             oracles = [navigation_oracle(rows, seed) for seed in few]
-            ratios = [float(f"{one['value'] / best:.4g}") for one, best in zip(found, oracles, strict=True)]
-            report(case, summary(found, unit="MSBE", oracle=float(np.mean(oracles)), ratios=ratios))
+            ratios = [float(f"{one['value'] / best:.4g}") for one, best in zip(runs, oracles, strict=True)]
+            report(case, summary(runs, unit="MSBE", oracle=float(np.mean(oracles)), ratios=ratios))
     for name, count, comparison in weighings(quick=options.quick):
         if wanted(case := f"weights, {name}"):
             fresh = range(FRESH, FRESH + min(count, len(seeds)))

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from dualembed import checks
 from dualembed.answers import Answer, Verdict
+from dualembed.data.policies import GaussianPolicy, PolicyFunction
 from dualembed.estimators import ActionValueEvaluator
 from dualembed.linear.path import Estimates
 
@@ -91,7 +93,11 @@ class Comparison:
 
 
 def compare(
-    log: Mapping[str, Any], policies: Mapping[str, Any], *, discount: float = 0.99, **options: Any
+    log: Mapping[str, ArrayLike],
+    policies: Mapping[str, PolicyFunction | GaussianPolicy],
+    *,
+    discount: float = 0.99,
+    **options: Any,
 ) -> Comparison:
     """Compare several policies on one log.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, final
+from collections.abc import Iterable
+from typing import final
 
 import equinox as eqx
 import jax
@@ -203,7 +204,7 @@ class EmbeddingFirstStage:
         return float(np.sum((self.psi - self.without_own(penalty)) ** 2))
 
 
-def second_stage(means: Floats, y: Floats, loss: Loss, penalties: Any) -> tuple[list[Floats], float]:
+def second_stage(means: Floats, y: Floats, loss: Loss, penalties: Iterable[float]) -> tuple[list[Floats], float]:
     """argmin over w of mean loss_y(means w) + λ/2 |w|² for each λ, and the last one's relative gradient."""
     values, vectors = np.linalg.eigh(means.T @ means)
     # A smoothed embedding has few directions; along the others the penalty keeps w at 0.

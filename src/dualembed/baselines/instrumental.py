@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -19,11 +19,12 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from dualembed import checks, kernels
-from dualembed.arrays import Floats
+from dualembed.arrays import AnyArray, Floats
 from dualembed.links import Direct
 from dualembed.losses import Square
 from dualembed.saddle import DualFunction
 from dualembed.solvers.base import Pair, Result
+from dualembed.spaces.base import Function
 from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.rkhs import KernelFunction
@@ -263,7 +264,7 @@ class Monomials(FeatureMap):
         """Features (n, m) at points (n, d)."""
         return self.compute(jnp, xs)
 
-    def compute(self, xp: Any, points: Any) -> Any:
+    def compute(self, xp: Any, points: AnyArray) -> AnyArray:
         """The same in NumPy or in JAX, whichever is given; degree by degree."""
         standard = (points - self.centre) / self.scale
         blocks = [xp.ones_like(standard[:, :1])]
@@ -273,15 +274,16 @@ class Monomials(FeatureMap):
         return xp.concatenate(blocks, axis=1)
 
 
-def sample_arrays(**columns: tuple[ArrayLike, tuple[int, ...]]) -> Iterator[Floats]:
+def sample_arrays(**columns: tuple[ArrayLike, tuple[int, ...]]) -> list[Floats]:
     """The columns in float64, each given with the ranks that it may have; refused unless of equally many rows."""
     for name, (value, ranks) in columns.items():
         checks.array(name, value, ndim=ranks)
-    rows = {name: np.shape(value)[0] for name, (value, _) in columns.items()}
+    arrays = {name: np.asarray(value, dtype=np.float64) for name, (value, _) in columns.items()}
+    rows = {name: len(array) for name, array in arrays.items()}
     if len(set(rows.values())) > 1:
         *others, last = rows
         raise checks.InputError(f"{', '.join(others)} and {last} need equally many rows, but have {rows}")
-    return (np.asarray(value, dtype=np.float64) for value, _ in columns.values())
+    return list(arrays.values())
 
 
 def iv_arrays(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -290,7 +292,7 @@ def iv_arrays(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> tuple[Floats, Floats,
     return x.reshape(len(x), -1), y, z.reshape(len(z), -1)
 
 
-def as_result(primal: Any, dual: Any) -> Result:
+def as_result(primal: Function, dual: Function) -> Result:
     """The Result of a method without steps: f, and u(z) for E[f(x) - y | z], its last iterates the same."""
     u = DualFunction(dual, Direct(), Square())
     return Result(primal, u, None, True, Pair(primal, u))

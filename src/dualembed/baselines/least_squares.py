@@ -7,19 +7,19 @@ single sample's moment.
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import equinox as eqx
 import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.arrays import Floats
+from dualembed.arrays import AnyArray, Floats
 from dualembed.linear.moments import pseudo_inverse
 from dualembed.linear.sums import gather, gather_moments
 from dualembed.links import Direct
 from dualembed.losses import Loss
-from dualembed.problems.base import finite_data, iter_terms
+from dualembed.problems.base import Terms, finite_data, iter_terms
 from dualembed.saddle import DualFunction, Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.solvers.closed_form import check, check_penalties, feature_maps, penalty_value
@@ -224,7 +224,7 @@ BRM = BatchSAA
 """Bellman residual minimisation: the sample average of a problem of reinforcement learning."""
 
 
-def check_first_point(method: str, terms: Any) -> None:
+def check_first_point(method: str, terms: Terms) -> None:
     """Raise one clear sentence unless the context of every row is its first point."""
     if checks.traced(terms):
         return
@@ -353,6 +353,6 @@ def _constant_map(saddle: Saddle) -> BasisMap:
     return BasisMap(jax.tree_util.Partial(constant_feature), terms.context.shape[1], 1)
 
 
-def constant_feature(contexts: Any) -> Any:
+def constant_feature(contexts: AnyArray) -> AnyArray:
     """The one feature 1 (n, 1) of contexts (n, c)."""
     return 0 * contexts[:, :1] + 1

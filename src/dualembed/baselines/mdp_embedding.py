@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, compilation
-from dualembed.arrays import Floats
+from dualembed.arrays import AnyArray, Floats
 from dualembed.embeddings import ConditionalEmbedding
 from dualembed.kernels import Kernel
 from dualembed.links import Direct
@@ -333,8 +333,8 @@ class MDPRandomFeatureEmbedding(EmbeddedSGD):
 class Course(eqx.Module):
     """What the compiled loop reads, and how it moves V from V = 0."""
 
-    reward: eqx.AbstractVar[Any]  # (N,), NumPy until the loop begins
-    weight: eqx.AbstractVar[Any]  # (N,), NumPy until the loop begins
+    reward: eqx.AbstractVar[AnyArray]  # (N,), NumPy until the loop begins
+    weight: eqx.AbstractVar[AnyArray]  # (N,), NumPy until the loop begins
 
     @abstractmethod
     def begin(self) -> tuple[jax.Array, Any]:
@@ -356,11 +356,11 @@ class Course(eqx.Module):
 class KernelCourse(Course):
     """V = Σ_j weights_j k(centres_j, ·) over the states, then the embedded next states; V(s'_i) is kept up."""
 
-    reward: Any
-    weight: Any
-    centres: Any  # (whole tiles >= N + m, d)
-    table: Any  # γ β_i(s_j) where transition i goes on, (N, m)
-    gram: Any  # k(s'_i, s'_j), (m, m)
+    reward: AnyArray
+    weight: AnyArray
+    centres: AnyArray  # (whole tiles >= N + m, d)
+    table: AnyArray  # γ β_i(s_j) where transition i goes on, (N, m)
+    gram: AnyArray  # k(s'_i, s'_j), (m, m)
     kernel: Kernel = eqx.field(kw_only=True)
 
     def begin(self) -> tuple[jax.Array, jax.Array]:
@@ -392,9 +392,9 @@ class KernelCourse(Course):
 class FeatureCourse(Course):
     """V = weightsᵀψ; nothing else is kept up."""
 
-    reward: Any
-    weight: Any
-    directions: Any  # δ, (N, p)
+    reward: AnyArray
+    weight: AnyArray
+    directions: AnyArray  # δ, (N, p)
     features: FeatureMap = eqx.field(kw_only=True)
 
     def begin(self) -> tuple[jax.Array, tuple[()]]:
@@ -499,7 +499,7 @@ def with_residual(value: Function, embedding: ConditionalEmbedding, kept: Embedd
     return Pair(value, DualFunction(residual, Direct(), Square()))
 
 
-def check_penalty(penalty: Any) -> None:
+def check_penalty(penalty: float | None) -> None:
     """Raise unless the embedding's penalty is one positive number or left out."""
     if penalty is not None:
         checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")

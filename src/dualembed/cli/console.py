@@ -153,11 +153,11 @@ def print_summary(summary: Summary) -> None:
         typer.echo(f"Warning: {warning}.")
 
 
-def print_json(found: Mapping[str, Any]) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document; numbers that JSON lacks are null."""
     import typer
 
-    typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False, indent=2))
+    typer.echo(json.dumps(_plain(document), ensure_ascii=False, allow_nan=False, indent=2))
 
 
 def _plain(value: Any) -> Any:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from dualembed import checks
-from dualembed.arrays import Floats
+from dualembed.arrays import AnyArray, Floats
 from dualembed.data.policies import numbers, state_rows
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums, gather_moments
@@ -25,12 +26,12 @@ from dualembed.sources import Sample
 from dualembed.spaces.base import Function
 from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 
-Desirability = Callable[[Any], Any]
-Dynamics = Callable[[Any, Any], Any]
+Desirability = Callable[[AnyArray], AnyArray]
+Dynamics = Callable[[jax.Array, AnyArray], AnyArray]
 VANISHING = 1e-8  # of the largest: the root of what rounding leaves, since normal equations square it
 
 
-def controlled_probabilities(passive: Any, desirability: Any) -> Any:
+def controlled_probabilities(passive: ArrayLike | sparse.sparray, desirability: ArrayLike) -> Floats | sparse.sparray:
     """Compute the transition probabilities of the optimally controlled process.
 
         p*(s'|s) = p(s'|s) z(s') / E_p[z(s') | s]
@@ -60,8 +61,9 @@ def controlled_probabilities(passive: Any, desirability: Any) -> Any:
     [[0.25, 0.75]]
     """
     values = numbers("desirability", desirability)
+    given: AnyArray = passive
     is_sparse = sparse.issparse(passive)
-    given = passive.tocsr() if is_sparse else numbers("passive", passive)
+    given = given.tocsr() if is_sparse else numbers("passive", given)
     _check_passive(given, given.data if is_sparse else given)
     if values.shape != given.shape[1:]:
         raise checks.InputError(
@@ -116,7 +118,7 @@ def controlled_sampler(
     """
     checks.count("draws", draws)
 
-    def controlled(key: jax.Array | int, states: Any) -> Any:
+    def controlled(key: jax.Array | int, states: AnyArray) -> AnyArray:
         draw_key, choice_key = jax.random.split(checks.as_key(key))
         states = states if isinstance(states, jax.Array) else state_rows(states)
         states = states[:, None] if states.ndim == 1 else states
@@ -136,7 +138,7 @@ def controlled_sampler(
     return controlled
 
 
-def _desirabilities(desirability: Desirability, terminal: Desirability | None, proposals: Any) -> Any:
+def _desirabilities(desirability: Desirability, terminal: Desirability | None, proposals: AnyArray) -> AnyArray:
     """z (draws, n) at the proposals (draws, n, d), in float64 unless it is being traced."""
     flat = proposals.reshape(-1, proposals.shape[-1])
     # A closed form hands over float32 unless asked for more, in which e^(-cost to go) is 0 beyond a cost of 103.
@@ -154,7 +156,7 @@ def _desirabilities(desirability: Desirability, terminal: Desirability | None, p
     return values.reshape(proposals.shape[:2])
 
 
-def _log_shares(values: Any) -> Any:
+def _log_shares(values: AnyArray) -> AnyArray:
     """log of z (draws, n) over the largest of its state: however small z is, its ratios decide; -inf at zero."""
     traced = checks.traced(values)
     xp = jnp if traced else np
@@ -170,7 +172,7 @@ def _log_shares(values: Any) -> Any:
     return xp.where(share > 0, xp.log(xp.where(share > 0, share, 1.0)), -xp.inf)
 
 
-def _check_passive(passive: Any, entries: Any) -> None:
+def _check_passive(passive: AnyArray, entries: Floats) -> None:
     if passive.ndim != 2:
         raise checks.InputError(f"passive must have shape (states, next states), but has {passive.shape}")
     if not (np.all(entries >= 0) and np.all(np.isfinite(entries))):

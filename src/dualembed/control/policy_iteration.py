@@ -6,8 +6,8 @@ A round fits the action values of the present policy and goes on with a policy t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, ClassVar, final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import equinox as eqx
 import jax
@@ -33,7 +33,10 @@ from dualembed.sources import Dataset
 from dualembed.spaces.base import FunctionSpace
 from dualembed.spaces.nystrom import Nystrom
 
-Table = dict[str, Any]
+if TYPE_CHECKING:
+    import gymnasium
+
+Table = Mapping[str, ArrayLike]
 
 OSCILLATES = 0.1  # of the next states, in which a policy that settles does not change for ever
 FEWEST_ROUNDS = 4  # of which all must change the policy by as much before it is said to go back and forth
@@ -62,7 +65,7 @@ class EpsilonGreedy(eqx.Module):
     [[0.25, 0.75]]
     """
 
-    function: Callable[[Floats], Any] | None
+    function: Callable[[Floats], ArrayLike] | None
     actions: int = eqx.field(static=True)
     epsilon: float = 0.0
 
@@ -152,7 +155,7 @@ def action_space(states: ArrayLike, *, size: int = 300, bandwidth: float = 2.0, 
     return Nystrom(kernel, size)
 
 
-def check_epsilon(epsilon: Any) -> None:
+def check_epsilon(epsilon: float) -> None:
     """Raise unless ε is a probability."""
     checks.not_negative("epsilon", epsilon)
     checks.single("epsilon", epsilon)
@@ -319,7 +322,7 @@ class PolicyIteration(eqx.Module):
         missing = [name for name in needed if name not in transitions]
         if missing:
             raise checks.InputError(f"policy iteration needs the columns {', '.join(needed)}; {missing[0]} is missing")
-        policies.action_numbers(transitions["action"], self.actions, len(transitions["action"]))
+        policies.action_numbers(transitions["action"], self.actions, np.shape(transitions["action"])[0])
         return [*needed, *(["terminated"] if "terminated" in transitions else [])]
 
 
@@ -344,15 +347,15 @@ class Stage(eqx.Module):
 class Mean(eqx.Module):
     """x -> the mean of several functions at x."""
 
-    functions: tuple[Callable[[Any], Any], ...]
+    functions: tuple[Callable[[Floats], ArrayLike], ...]
 
-    def __call__(self, xs: Any) -> Floats:
+    def __call__(self, xs: Floats) -> Floats:
         return np.mean([np.asarray(function(xs)) for function in self.functions], axis=0)
 
 
 def improve(
     key: jax.Array | int,
-    env: Any,
+    env: gymnasium.Env[Any, Any],
     iteration: PolicyIteration,
     *,
     transitions: int = 1000,

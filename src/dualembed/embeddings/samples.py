@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -66,7 +65,7 @@ class MeanEmbedding(eqx.Module):
         tiles = [self.kernel.gram(xs[i : i + TILE], self.points) @ self.weights for i in range(0, len(xs), TILE)]
         return np.concatenate(tiles)
 
-    def expectation(self, f: Values) -> Any:
+    def expectation(self, f: Values) -> float | Floats:
         """Evaluate the mean Σ_i w_i f(points_i), which for f of the RKHS is ⟨μ, f⟩.
 
         Parameters
@@ -228,7 +227,7 @@ class JointEmbedding(eqx.Module):
             The covariance.
         """
         values = numbers_of("f", f, self.x.points), numbers_of("g", g, self.z.points)
-        return self.expectation(*values) - self.x.expectation(values[0]) * self.z.expectation(values[1])
+        return self.expectation(*values) - float(self.x.weights @ values[0]) * float(self.z.weights @ values[1])
 
     def inner(self, other: JointEmbedding) -> float:
         """Evaluate the inner product ⟨C, C'⟩ = Σ_ij w_i w'_j k(x_i, x'_j) l(z_i, z'_j).
@@ -266,7 +265,7 @@ class JointEmbedding(eqx.Module):
         return self.inner(self) + self.x.norm2() * self.z.norm2() - 2 * across
 
 
-def kernel_of(name: str, kernel: Any) -> Kernel:
+def kernel_of(name: str, kernel: Kernel) -> Kernel:
     checks.instance(name, kernel, Kernel, "such as kernels.Gaussian(0.5)")
     return kernel
 
