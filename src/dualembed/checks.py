@@ -142,6 +142,9 @@ def as_key(key: jax.Array | int) -> jax.Array:
     import jax.numpy as jnp
 
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < 2**32:
+        if jax.config.jax_default_prng_impl == "threefry2x32":  # type: ignore[attr-defined]
+            # The same as jax.random.key gives, without a compilation.
+            return jax.random.wrap_key_data(jnp.asarray(np.array([0, key], dtype=np.uint32)), impl="threefry2x32")
         return jax.random.key(int(key))
     if isinstance(key, jax.Array) and (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
         return key

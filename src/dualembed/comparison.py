@@ -179,11 +179,11 @@ def _difference(
     question, both = f"{first} minus {second}", (values[first], values[second])
     value = both[0].value - both[1].value
     a, b = (_estimates(models[name]) for name in (first, second))
-    solved = models[first].solved_
-    if a is None or b is None or solved is None:  # by other solvers, which know nothing of groups
+    fit = models[first].paths_
+    if a is None or b is None or fit is None:  # by other solvers, which know nothing of groups
         return Answer(value, float(np.hypot(both[0].stderr, both[1].stderr)), question=question)
     replicates, influence = a.replicates - b.replicates, a.influence - b.influence
-    sampling = solved.fit.candidates.sampling(np.append(value, replicates), influence)
+    sampling = fit.candidates.sampling(np.append(value, replicates), influence)
     # Biases of ridges and choices between candidates may or may not be shared: they count as if they were not.
     bias, between = np.hypot(a.bias, b.bias), a.between + b.between
     spread = float(Estimates(np.asarray(value), sampling, bias, between, replicates, influence).stderr)
@@ -203,6 +203,6 @@ def _difference(
 
 
 def _estimates(model: ActionValueEvaluator) -> Estimates | None:
-    if model.solved_ is None or model.solved_.headline is None:
+    if model.paths_ is None or model.paths_.headline is None:
         return None
-    return model.solved_.fit.answer([(1.0, model.solved_.headline)])
+    return model.paths_.answer([(1.0, model.paths_.headline)])

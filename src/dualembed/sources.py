@@ -169,6 +169,23 @@ class Dataset(PlannedSource):
         """The number of samples."""
         return next(iter(self.table.values())).shape[0]
 
+    def order(self, labels: np.ndarray | None = None) -> np.ndarray:
+        """Sort the rows by what they say, so that the order they come in does not matter.
+
+        Parameters
+        ----------
+        labels : array of shape (n,), optional
+            Labels of rows, which decide among rows that say the same.
+
+        Returns
+        -------
+        array of shape (n,)
+            The numbers of the rows in that order.
+        """
+        columns = [column.reshape(self.rows, -1) for _, column in sorted(self.table.items())]
+        keys = [part for column in columns for part in column.T]
+        return np.lexsort(keys if labels is None else [np.unique(labels, return_inverse=True)[1], *keys])
+
     @property
     def columns(self) -> Sample:
         """All rows as JAX arrays of the precision in force."""

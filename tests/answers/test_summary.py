@@ -157,7 +157,7 @@ def test_no_end_of_a_time_is_below_the_shortest_step() -> None:
 def test_fits_without_errors_have_a_headline_without_one() -> None:
     model, _ = fitted("value")
     bare = copy.copy(model)
-    bare.uncertainty_ = bare.solved_ = bare._headline_answer = bare._summary = None
+    bare.uncertainty_ = bare.paths_ = bare._headline_answer = bare._summary = None
     found = bare.summary()
     assert found.headline.value == pytest.approx(model.value().value)
     assert found.to_dict()["headline"]["stderr"] is None

@@ -131,7 +131,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(
 
 def test_models_without_errors_or_names_are_refused(folder: Path, tmp_path: Path, capsys: Shown) -> None:
     model = saving.load(folder / "value.dualembed")
-    model.uncertainty_ = model.solved_ = None
+    model.uncertainty_ = model.solution_ = None
     saving.save(model, tmp_path / "unsure.dualembed")
     assert ask(tmp_path / "unsure.dualembed", "--at", HERE) == 2
     assert "has no standard errors" in refusal(capsys)

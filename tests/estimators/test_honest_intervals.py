@@ -65,7 +65,7 @@ def test_where_rows_are_fitted_too_well_the_noise_is_that_of_rows_left_out() -> 
 
     space = de.spaces.Nystrom(de.kernels.Gaussian(0.1), size=200)
     model = de.ActionValueEvaluator(0.9, policy, primal=space, dual=space).fit(state, action, reward, following)
-    judged, inflation = model.diagnostics_.held_out, model.closed_.inflation
+    judged, inflation = model.diagnostics_.held_out, model.solution_.inflation
     assert inflation == pytest.approx(judged.squared / judged.fitted)
     assert inflation > 1.4
     assert any("those of rows left out" in each for each in model.diagnostics_.warnings)
@@ -94,4 +94,4 @@ def test_a_fit_to_plain_noise_is_left_as_it_is() -> None:
     model = de.PolicyEvaluator(0.5, primal=space, dual=space).fit(
         state, state + rng.normal(size=400), 0.5 * state + rng.normal(size=400)
     )
-    assert model.closed_.inflation == 1
+    assert model.solution_.inflation == 1

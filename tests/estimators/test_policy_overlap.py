@@ -38,7 +38,7 @@ def evaluated(right: float, **recipe: Any) -> de.ActionValueEvaluator:
 def test_the_value_is_the_mean_of_weights_times_rewards() -> None:
     model, log = evaluated(0.5, **small()), walks()
     problem, _ = model._problem(Table.of(**log))
-    weights = model.closed_.row_weights(problem, model._mean_features(model.starts_.parts[0][1]))
+    weights = model.solution_.row_weights(problem, model._mean_features(model.starts_.parts[0][1]))
     # Not exactly, since the fit may be of products across folds and the weights are those of all rows together.
     assert np.mean(weights * log["rewards"]) == pytest.approx(model.value().value, rel=0.05)
 

@@ -114,7 +114,7 @@ def test_the_dual_is_the_witness_of_the_function_of_all_rows() -> None:
     contexts = model.coding_.encode(X[:50])
     late = np.asarray(model.dual_(contexts))
     np.testing.assert_allclose(late, model.witness(X[:50]), atol=1e-4)
-    np.testing.assert_allclose(late, np.asarray(model.closed_.dual_function(contexts)), atol=1e-6)
+    np.testing.assert_allclose(late, np.asarray(model.solution_.dual_function(contexts)), atol=1e-6)
     assert np.abs(late - early).max() > 0.5
 
 

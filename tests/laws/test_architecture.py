@@ -28,7 +28,7 @@ ROWS = [
     {"problems", "spaces"},
     {"data"},
     {"losses", "links", "kernels", "sources", "samplers", "schedules"},
-    {"arrays", "checks", "estimates", "progress", "files", "compilation", "threads", "deprecation"},
+    {"arrays", "checks", "estimates", "progress", "files", "compilation", "threads", "deprecation", "tuning"},
 ]
 # Rows of small modules that may use each other: a loss names its link, a file's refusal is an InputError.
 SOCIABLE = ROWS[-2:]

@@ -74,8 +74,8 @@ def test_a_difference_of_policies_counts_what_is_guessed_of_either() -> None:
     policies = {"all": among_three, "two": lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1))}
     found = de.compare(log, policies, discount=0.8)
     model = de.ActionValueEvaluator(0.8, among_three).fit(**log)
-    assert model.solved_ is not None
-    assert found.difference("all", "two").stderr > model.solved_.fit.size / 3
+    assert model.paths_ is not None
+    assert found.difference("all", "two").stderr > model.paths_.size / 3
 
 
 def test_a_pair_of_categories_that_is_never_seen_has_no_answer() -> None:

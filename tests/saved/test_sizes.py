@@ -32,7 +32,7 @@ def sums(size: int, groups: int = GROUPS, rows: int = 40) -> Sums:
 
 def large(model: Any) -> Any:
     """The model with sums and paths of the size that a large fit has."""
-    fit, rng = model.solved_.fit, np.random.default_rng(1)
+    fit, rng = model.paths_, np.random.default_rng(1)
     weights = rng.normal(size=(RIDGES, GROUPS + 2, FEATURES))
     paths = [RidgePath(fit.candidates.paths[0].features, np.ones(RIDGES), weights + k) for k in range(KERNELS)]
     average = dataclasses.replace(
@@ -46,8 +46,7 @@ def large(model: Any) -> Any:
     known = np.random.default_rng(2).normal(size=(PLACES, 9))
     compact = tuple(each.compact() for each in many)
     whole = dataclasses.replace(fit, candidates=average, sums=compact, places=known, visits=np.ones(PLACES))
-    model.solved_ = dataclasses.replace(model.solved_, fit=whole)
-    model.uncertainty_ = whole
+    model.solution_ = model.uncertainty_ = whole
     return model
 
 

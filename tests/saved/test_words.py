@@ -27,6 +27,7 @@ NEVER_HELD = frozenset(
         "dualembed.answers.task:Setting",
         "dualembed.answers.task:Task",
         "dualembed.data.frames:Frame",
+        "dualembed.tuning:Search",
         "dualembed.data.roles:Role",
         "dualembed.data.table:Table",
         "dualembed.estimators.effects:Move",

@@ -19,11 +19,11 @@ from dualembed.selection.evidence import (
     Regression,
     _value_and_slope,
     evidence,
-    likely,
     maximise,
     moments,
     padded,
     padding,
+    posterior_points,
     regression_evidence,
 )
 
@@ -205,7 +205,7 @@ def test_likely_parameters_have_the_mean_and_covariance_of_the_posterior_of_a_ga
 
     spread = {"one": np.array([0.5, 0.0]), "two": np.array(2.0)}  # the middle one is held
     best = maximise(tilted, CENTRE, spread, (TOP,)).parameters
-    found = np.stack([logarithms(each) for each in likely(tilted, best, spread, (TOP,))])
+    found = np.stack([logarithms(each) for each in posterior_points(tilted, best, spread, (TOP,))])
     assert found.shape == (4, 3)
     np.testing.assert_allclose(found.mean(axis=0), logarithms(best), atol=1e-9)
     assert np.all(found[:, 1] == 0)
@@ -218,7 +218,7 @@ def test_nothing_is_less_certain_than_the_hyper_prior_has_it() -> None:
         return 3.0 * jnp.log(parameters["two"]) ** 2 - parabola(parameters, top) * 0
 
     spread = {"one": np.zeros(2), "two": np.array(0.7)}
-    found = [float(np.log(each["two"])) for each in likely(hollow, CENTRE, spread, (TOP,))]
+    found = [float(np.log(each["two"])) for each in posterior_points(hollow, CENTRE, spread, (TOP,))]
     np.testing.assert_allclose(sorted(found), [-0.7, 0.7], rtol=1e-9)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed.selection.noise import LOWEST, Variances, variances
+from dualembed.selection.penalties import Variances, variances
+from dualembed.tuning import SEARCH
 
 ROWS = 2000
 
@@ -63,7 +64,7 @@ def test_variances_are_positive_shrunk_and_in_the_units_of_the_residuals() -> No
     contexts, noise = drawn(0)
     residuals = np.where(contexts[:, 0] > 0, noise, 0.0)  # nothing at all on one half
     model = variances(contexts, residuals, np.random.default_rng(0))
-    floor = LOWEST * np.mean(residuals**2)
+    floor = SEARCH.lowest_variance * np.mean(residuals**2)
     assert np.all(model.values >= floor * (1 - 1e-12))
     assert model.helpful
     scaled = variances(1000 * contexts, 100 * residuals, np.random.default_rng(0))

@@ -14,7 +14,7 @@ from dualembed.kernels import Gaussian
 from dualembed.linear import Sums, gather_moments
 from dualembed.selection import auto
 from dualembed.selection.instruments import Instruments, of_unit_norm, orthonormal
-from dualembed.selection.penalty import DUAL_RATIOS, predictive_penalty
+from dualembed.selection.penalties import DUAL_RATIOS, prediction_penalty
 from dualembed.spaces.nystrom import whitened
 
 ROWS, FOLDS = 300, 5
@@ -51,19 +51,19 @@ def test_it_minimises_the_error_of_ridge_regression_on_the_folds_left_out() -> N
             error += np.sum((g[~some] - ridge.predict(phi[~some])) ** 2)
         errors.append(error)
     assert 0 < np.argmin(errors) < len(errors) - 1
-    found, step = predictive_penalty(sums_of(x, z))
+    found, step = prediction_penalty(sums_of(x, z))
     assert found == pytest.approx(DUAL_RATIOS[np.argmin(errors)] * largest, rel=1e-9)
     assert "by prediction" in str(step)
 
 
 def test_moments_of_instruments_that_say_nothing_hardly_count() -> None:
-    _, step = predictive_penalty(sums_of(*data(0.0)))
+    _, step = prediction_penalty(sums_of(*data(0.0)))
     assert step.numbers["that count as"] < 0.2 * step.numbers["moments"]
 
 
 def test_where_the_context_tells_all_every_moment_counts() -> None:
     """A smooth function of z without noise: only rounding keeps the smallest moments from predicting it."""
-    _, step = predictive_penalty(sums_of(*data(1.0, noise=0.0)))
+    _, step = prediction_penalty(sums_of(*data(1.0, noise=0.0)))
     assert step.numbers["that count as"] > 0.9 * step.numbers["moments"]
 
 
@@ -77,7 +77,7 @@ def test_a_shift_of_the_moment_changes_nothing() -> None:
     # Σ φ of each fold, by the constant among them.
     totals = plain.dual[:, :, 0] / np.sqrt(plain.dual[:, 0, 0] / plain.count)[:, None]
     moved = dataclasses.replace(plain, cross=plain.cross + totals[:, :, None] * shift)
-    assert predictive_penalty(moved)[0] == pytest.approx(predictive_penalty(plain)[0], rel=1e-6)
+    assert prediction_penalty(moved)[0] == pytest.approx(prediction_penalty(plain)[0], rel=1e-6)
 
 
 def test_rows_of_one_group_alone_leave_it_none() -> None:
@@ -85,7 +85,7 @@ def test_rows_of_one_group_alone_leave_it_none() -> None:
     problem = problems.InstrumentalVariables(sources.Dataset(x=x, z=z, y=x[:, 0]))
     features = whitened(Gaussian(1.0), np.linspace(-2, 2, 9)[:, None])
     sums = gather_moments(problem, features, dual(z), folds=FOLDS, groups=np.zeros(ROWS))
-    assert predictive_penalty(sums)[0] == 0.0
+    assert prediction_penalty(sums)[0] == 0.0
 
 
 def test_instruments_of_unit_norm_are_the_same_functions_and_the_constant_stands_out() -> None:

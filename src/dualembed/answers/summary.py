@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dualembed.answers.answer import Answer, meaning
 from dualembed.answers.task import Task
 from dualembed.estimates import format_estimate, format_interval, format_number
-from dualembed.selection import HeldOut, Step
+from dualembed.selection import Choice, HeldOut
 
 SIGNIFICANT = 2.0  # standard errors
 SHOWN = 12  # answers of a printed table
@@ -52,7 +52,7 @@ class Summary:
     headline: Answer
     findings: Findings
     diagnostics: Any
-    selection: tuple[Step, ...] = ()
+    selection: tuple[Choice, ...] = ()
 
     @property
     def answers(self) -> tuple[Answer, ...]:

@@ -15,9 +15,9 @@ from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
 from dualembed.estimators.diagnostics import seldom_done
 from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, PolicyValueEstimator
-from dualembed.estimators.solved import Headline
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
-from dualembed.linear.functional import Functional
+from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems import ActionValue
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features
@@ -270,8 +270,8 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)
-        if self.starts_ is not None and self.closed_ is not None and self.policy is not None:
-            weights = self.closed_.row_weights(problem, self._mean_features(self.starts_.parts[0][1]))
+        if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
+            weights = self.solution_.row_weights(problem, self._mean_features(self.starts_.parts[0][1]))
             self._note(seldom_done(weights, self.discount ** step_numbers(table.episodes)))
         return problem
 

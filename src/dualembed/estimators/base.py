@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Summary, Task
 from dualembed.answers.answer import outside_warning
+from dualembed.answers.asking import answer_from_paths, answer_from_spreads, values
 from dualembed.answers.question import share_of
 from dualembed.data.coding import Coding, Schema
 from dualembed.data.frames import is_1d, names_of
@@ -27,40 +28,27 @@ from dualembed.data.roles import ROLES
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, check_level, format_estimate, format_number
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
-from dualembed.estimators.fitting import Recipe, fit, values
 from dualembed.estimators.registry import register
 from dualembed.estimators.sample import RowSample
 from dualembed.estimators.signatures import adopt, takes_context, takes_data, takes_inputs
-from dualembed.estimators.solved import Headline, Solved
-from dualembed.linear.functional import Functional
+from dualembed.linear.fit import LinearFit
+from dualembed.linear.functional import Headline
 from dualembed.linear.moment_fit import MomentFit
+from dualembed.linear.rows import Groups, read_rows
 from dualembed.linear.spread import Spread
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.problems.base import Problem
 from dualembed.report import card
-from dualembed.saddle import DualFunction
-from dualembed.selection import HeldOut, Step, consistency_test, held_out, held_out_once, honest_score
+from dualembed.selection import HeldOut, Selection, auto, consistency_test, held_out, held_out_once, honest_score
 from dualembed.selection.consistency import Consistency
-from dualembed.selection.held_out import held_out_new
-from dualembed.solvers.base import EarlyStopWarning
+from dualembed.selection.held_out import held_out_groups, held_out_new
+from dualembed.selection.kernels import describe
+from dualembed.solvers.base import EarlyStopWarning, Result
 from dualembed.spaces.features import to_numpy
-from dualembed.spaces.linear import LinearFunction
 from dualembed.threads import on_one_thread, one_thread
+from dualembed.tuning import SEARCH
 
 FEW_GROUPS = 10  # below which errors clustered by group say little
-MOST_INFLATION = 100.0  # of the noise by that of rows left out: what is beyond is no noise to speak of
-EXACT = 1e-4  # mean square of residuals over that of targets, below which there is no noise
-FITTED_TOO_WELL = 1.5  # mean square of residuals left out over that of fitted ones: more than fitting explains
-
-
-@dataclasses.dataclass(frozen=True)
-class Selection:
-    """What was chosen and by which numbers, one line for each choice."""
-
-    steps: tuple[Step, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(str(step) for step in self.steps)
 
 
 class Estimator(BaseEstimator):
@@ -93,13 +81,17 @@ class Estimator(BaseEstimator):
     _headline_answer: Answer | None = None  # of the last fit, so that it is found once
     _summary: Summary | None = None  # likewise
     uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
-    solved_: Solved | None = None  # what an averaged fit needs for questions and for more rows
-    closed_: MomentFit | None = None  # the same of another closed form
+    solution_: LinearFit | MomentFit | None = None  # a closed form: what questions and more rows need
 
     def __init_subclass__(cls, **options: Any) -> None:
         adopt(cls)  # before scikit-learn reads signatures
         super().__init_subclass__(**options)
         register(cls)
+
+    @property
+    def paths_(self) -> LinearFit | None:
+        """The solution where it is an average of ridge paths, which knows what answers rest on; else None."""
+        return self.solution_ if isinstance(self.solution_, LinearFit) else None
 
     @property
     def task_(self) -> Task:
@@ -380,58 +372,69 @@ class Estimator(BaseEstimator):
 
         `headline` is the question that matters most, where there is one.
         """
-        seed, recipe = self._seed(), Recipe(self.solver, self.primal, self.dual)
         rows = problem.source.rows  # type: ignore[attr-defined]
         if rows < 2:
             raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
-        solved = Solved.of(problem, groups=groups, headline=headline, seed=seed) if recipe.free else None
-        if solved is not None:
-            self._keep(problem, groups, *solved)
-            return
+        seed = self._seed()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = fit(problem, recipe, seed=seed, groups=groups)
-        if found.closed is not None:
-            self._keep_closed(found.closed, held_out(problem, found.closed, groups=groups, seed=seed))
-            self.function_ = to_numpy(found.result.primal)
+            result = self._solve(seed, problem, groups=groups, headline=headline)
+        self.function_, self.dual_ = result.primal, result.dual
+        self.selection_ = Selection(result.record.steps)
+        if isinstance(result.closed, LinearFit):
+            assigned: Groups = result.record.solver.groups
+            judged = held_out_groups(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
+            self._add_returns(problem, groups, assigned)
+            self._keep_paths(result.closed, rows, judged)
+        elif result.closed is not None:
+            judged = held_out(problem, result.closed, groups=groups, seed=seed)
+            self._keep_moments(result.closed, result.uncertainty, judged)
+            self.function_ = to_numpy(result.primal)
         else:
-            refit = functools.partial(_refitted, recipe=recipe, seed=seed)
+            refit = functools.partial(self._refit, seed)
             judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
             self.diagnostics_, self.witness_, self.uncertainty_ = Diagnostics(rows, judged), None, None
-            self.closed_, self.function_ = None, found.result.primal.trimmed()
-        self.dual_ = found.result.dual
-        self.selection_ = Selection(found.steps)
+            self.solution_, self.function_ = None, result.primal.trimmed()
         self._say(caught)
-        if groups is not None and (count := len(np.unique(groups))) < FEW_GROUPS:
-            self._note([f"there are only {count} episodes or groups, too few for intervals that are clustered by them"])
+        few = None if groups is None or self.paths_ is not None else len(np.unique(groups))
+        if few is not None and few < FEW_GROUPS:
+            self._note([f"there are only {few} episodes or groups, too few for intervals that are clustered by them"])
 
-    def _keep_closed(self, closed: MomentFit, judged: HeldOut | None) -> None:
+    def _solve(self, seed: int, problem: Problem, **known: Any) -> Result:
+        """The problem's solution by this estimator's settings."""
+        return auto(seed, problem, primal=self.primal, dual=self.dual, solver=self.solver, **known)
+
+    def _refit(self, seed: int, problem: Problem) -> Any:
+        function = self._solve(seed, problem).primal
+        return lambda points: values(function, points)
+
+    def _keep_moments(self, fit: MomentFit, spread: Spread, judged: HeldOut | None) -> None:
         """Keep a closed form, its noise being that of rows left out where residuals of those fitted show far less."""
-        if judged is not None and closed.inflation == 1:
-            rounding = EXACT * (closed.sums.square or 0.0) / closed.sums.rows
-            if judged.squared > max(FITTED_TOO_WELL * judged.fitted, rounding):
-                ratio = judged.squared / max(judged.fitted, np.finfo(float).tiny)
-                closed = dataclasses.replace(closed, inflation=min(ratio, MOST_INFLATION))
-        self.closed_, self.uncertainty_, self.witness_ = closed, closed.spread(), closed.witness()
-        self.diagnostics_ = diagnose(closed, judged)
-        if closed.inflation > 1:
-            worry = (
-                f"standard errors are {np.sqrt(closed.inflation):.1f} times as wide as residuals of the rows fitted to "
+        if judged is not None and fit.inflation == 1:
+            rounding = SEARCH.without_noise * (fit.sums.square or 0.0) / fit.sums.rows
+            if judged.squared > max(SEARCH.fitted_too_well * judged.fitted, rounding):
+                ratio = min(judged.squared / max(judged.fitted, np.finfo(float).tiny), SEARCH.most_widened)
+                fit = dataclasses.replace(fit, inflation=ratio)
+                spread = dataclasses.replace(spread, root=np.sqrt(ratio) * spread.root)
+        self.solution_, self.uncertainty_, self.witness_ = fit, spread, fit.witness()
+        self.diagnostics_ = diagnose(fit, judged)
+        if fit.inflation > 1:
+            warning = (
+                f"standard errors are {np.sqrt(fit.inflation):.1f} times as wide as residuals of the rows fitted to "
                 "would make them, since those of rows left out were so much larger: f is rougher than the fit takes it "
                 "to be, or rows are few"
             )
-            self._note([worry])
+            self._note([warning])
 
-    def _keep(self, problem: Problem, groups: Any, solved: Solved, diagnostics: Diagnostics) -> None:
-        """Keep an averaged fit."""
-        self._add_returns(problem, groups, solved)
-        self.solved_, self.closed_, self.uncertainty_ = dataclasses.replace(solved, numbers=None), None, solved.fit
-        self.function_, self.witness_ = solved.fit.function, solved.witness
-        witness = LinearFunction(solved.witness.features, solved.witness.weights)
-        self.dual_ = DualFunction(witness, problem.loss.link, problem.loss)
-        self.selection_, self.diagnostics_ = Selection(solved.steps), diagnostics
+    def _keep_paths(self, fit: LinearFit, rows: int, judged: HeldOut | None) -> None:
+        """Keep an average of ridge paths."""
+        self.solution_ = self.uncertainty_ = fit
+        self.witness_ = witness = fit.witness()
+        self.dual_ = dataclasses.replace(self.dual_, function=witness.function)
+        variance = None if judged is None else judged.fitted
+        self.diagnostics_ = Diagnostics(rows, judged, residual_variance=variance)
 
-    def _add_returns(self, problem: Problem, groups: Any, solved: Solved) -> None:
+    def _add_returns(self, problem: Problem, labels: Any, groups: Groups) -> None:
         """Keep what whole episodes of the problem's rows earned, where that says something of f."""
 
     def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
@@ -443,18 +446,33 @@ class Estimator(BaseEstimator):
 
     def _learn_more(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
         """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
-        if self.solved_ is not None:
-            self._keep(problem, groups, *self.solved_.extended(problem, groups=groups, headline=headline))
-            return
-        if self.closed_ is None:
+        if self.solution_ is None:
             raise checks.InputError(
                 "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
                 "loss, or de.solve with a sources.Stream for Embedding-SGD"
             )
         judged = held_out_new(problem, self.function_, groups)
-        self._keep_closed(self.closed_.extended(problem, groups), judged)
-        self.function_ = to_numpy(self.closed_.function)
-        self.dual_ = dataclasses.replace(self.dual_, function=self.closed_.dual_function)
+        if isinstance(self.solution_, LinearFit):
+            self._add_to_paths(self.solution_, problem, judged, groups=groups, headline=headline)
+        else:
+            fit = self.solution_.extended(problem, groups)
+            self._keep_moments(fit, fit.spread(), judged)
+            self.function_ = to_numpy(fit.function)
+            self.dual_ = dataclasses.replace(self.dual_, function=fit.dual_function)
+
+    def _add_to_paths(
+        self, fit: LinearFit, problem: Problem, judged: HeldOut | None, *, groups: Any, headline: Headline | None
+    ) -> None:
+        """Add rows to an average of ridge paths."""
+        rows = read_rows(problem)
+        if rows is None:
+            raise RuntimeError("the first rows could be tested by the features of f, and so can more")
+        seed = self._seed()
+        assigned = fit.assign(rows, groups, seed)
+        extended = fit.extended(problem, rows, assigned, headline=headline, seed=seed)
+        self._add_returns(problem, groups, assigned)
+        self._keep_paths(extended, extended.rows, judged)
+        self.function_, self.selection_ = extended.function, Selection(describe(extended))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a fit."""
@@ -474,13 +492,13 @@ class Estimator(BaseEstimator):
 
         `strays` (n,) say how far points are from what the fit could learn of, by what their coordinates do not show.
         """
-        if return_std and self.solved_ is not None:
-            return self.solved_.fit.evaluate(points, strays + self._unseen(points))
+        if return_std and self.paths_ is not None:
+            return self.paths_.evaluate(points, strays + self._unseen(points))
         found = values(self.function_, points)
         return (found, self._std(points, strays)) if return_std else found
 
     def _std(self, points: np.ndarray, strays: Any = 0.0) -> np.ndarray:
-        if self.solved_ is not None:
+        if self.paths_ is not None:
             return np.asarray(self._predicted(points, return_std=True, strays=strays)[1])
         found = np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
         return np.hypot(found, self._size() * strays) if np.any(strays) else found
@@ -491,7 +509,7 @@ class Estimator(BaseEstimator):
 
     def _size(self) -> float:
         """The standard deviation of f over the data, as far as it is known: what a guess may be off by."""
-        return 0.0 if self.solved_ is None else self.solved_.fit.size
+        return 0.0 if self.paths_ is None else self.paths_.size
 
     def _worries(self, question: Question) -> tuple[str, ...]:
         """What to worry about in a question, for fits that do not know what answers rest on."""
@@ -505,7 +523,7 @@ class Estimator(BaseEstimator):
     def _quantile(self, level: float) -> float:
         """How many standard errors an interval of that level reaches to either side."""
         check_level(level)
-        return self.solved_.fit.quantile(level) if self.solved_ is not None else Estimate(0.0, 1.0).interval(level)[1]
+        return self.paths_.quantile(level) if self.paths_ is not None else Estimate(0.0, 1.0).interval(level)[1]
 
     @on_one_thread
     def ask(self, question: Question) -> Answer:
@@ -525,16 +543,12 @@ class Estimator(BaseEstimator):
         check_is_fitted(self, "function_")
         if not isinstance(question, Question):
             raise checks.InputError(f"ask takes a question, such as model.at(...) makes, not {question!r}")
-        points, coefficients = question.flat()
-        if self.solved_ is not None:
-            return self.solved_.answer(question, unseen=self._unseen(points))
-        value = float(coefficients @ values(self.function_, points))
-        fitted = max(spread.average(points, coefficients).stderr for spread in self._spreads())
-        sampled = sum(_sampling_variance(self.function_, factor, part) for factor, part in question.parts)
-        guessed = np.abs(coefficients) @ question.strays()
-        guessed = self._size() * guessed if guessed else 0.0
-        stderr = float(np.sqrt(fitted**2 + sampled + guessed**2))
-        return Answer(value, stderr, question=question.words, warnings=self._worries(question))
+        if self.paths_ is not None:
+            points, _ = question.flat()
+            return answer_from_paths(self.paths_, question, unseen=self._unseen(points))
+        return answer_from_spreads(
+            self.function_, self._spreads(), question, size=self._size(), warnings=self._worries(question)
+        )
 
     def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer several questions.
@@ -670,17 +684,3 @@ def require_2d(table: Any) -> None:
             f"X has shape ({len(table)},), but must be a table with one sample a row; Reshape your data, with "
             "X.reshape(-1, 1) where it is a single column"
         )
-
-
-def _sampling_variance(function: Any, factor: float, part: Functional) -> float:
-    """That of a mean over rows that are a sample themselves; 0 where they are given."""
-    if part.groups is None or len(part.points) < 2:
-        return 0.0
-    flat = part.points.reshape(-1, part.points.shape[2])
-    each = np.sum(part.shares * values(function, flat).reshape(part.shares.shape), axis=1)
-    return float(factor**2 * each.var(ddof=1) / len(each))
-
-
-def _refitted(problem: Problem, *, recipe: Recipe, seed: int) -> Any:
-    found = fit(problem, recipe, seed=seed).result.primal
-    return lambda points: values(found, points)

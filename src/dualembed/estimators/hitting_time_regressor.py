@@ -211,7 +211,7 @@ class HittingTimeRegressor(TransitionEstimator):
         """(lower, upper) of h at each state, each covering it by itself with that probability."""
         outside, half = ~self.inside(states), self._quantile(level)
         found, std = self._times(states, return_std=True)
-        if self.solved_ is None:
+        if self.paths_ is None:
             lower, upper = found - half * std, found + half * std
         else:  # of ratios: an estimate that is too low has an error that is too low
             factor = np.exp(np.minimum(half * std / np.maximum(found, np.finfo(float).tiny), 700.0))

@@ -9,14 +9,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed.answers import Answer, Findings, Question, Task
+from dualembed.answers.asking import answer_from_paths
 from dualembed.data.frames import as_column, first_rows
 from dualembed.data.propensities import overlap as overlap_of
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, format_estimate, pluralise
 from dualembed.estimators.policy_values import PolicyValueEstimator
 from dualembed.estimators.returns import WHOLE, Returns
-from dualembed.estimators.solved import Headline, Solved
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
+from dualembed.linear.functional import Headline
+from dualembed.linear.rows import Groups
 from dualembed.problems import PolicyEvaluation
 from dualembed.sources import Dataset
 
@@ -191,7 +193,7 @@ class PolicyEvaluator(PolicyValueEstimator):
             the order of time.
         """
         check_is_fitted(self, "function_")
-        if self.solved_ is None or self.returns_ is None:
+        if self.paths_ is None or self.returns_ is None:
             return None
         return self.returns_.plain()
 
@@ -212,10 +214,11 @@ class PolicyEvaluator(PolicyValueEstimator):
         return Question.mean(words, points, groups=np.full(len(points), -1), strays=strays)
 
     def _value_at_starts(self, question: Question) -> Answer:
-        if self.solved_ is None or self.returns_ is None:
+        if self.paths_ is None or self.returns_ is None:
             return self.ask(question)
         unseen = self._unseen(question.flat()[0])
-        return self._beside_returns(self.solved_.answer(question, returns=self.returns_, unseen=unseen))
+        answer = answer_from_paths(self.paths_, question, returns=self.returns_.functional, unseen=unseen)
+        return self._beside_returns(answer)
 
     def _findings(self, headline: Answer) -> Findings:
         found, plain = super()._findings(headline), self.mean_return()
@@ -263,16 +266,16 @@ class PolicyEvaluator(PolicyValueEstimator):
             self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
         return problem
 
-    def _add_returns(self, problem: Any, groups: Any, solved: Solved) -> None:
-        if groups is None or solved.numbers is None or not solved.by_label:
+    def _add_returns(self, problem: Any, labels: Any, groups: Groups) -> None:
+        if labels is None or not groups.by_label:
             self.returns_ = None  # a few episodes do not say how far their returns are from the next ones'
             return
-        more = Returns.of(problem.source.table, groups, float(self.discount), solved.numbers)
-        if self.solved_ is None or self.returns_ is None or more is None:
-            self.returns_ = more if self.solved_ is None else None
+        more, before = Returns.of(problem.source.table, labels, float(self.discount), groups.numbers), self.paths_
+        if before is None or self.returns_ is None or more is None:
+            self.returns_ = more if before is None else None
             return
         # Groups of rows that come later are left-out groups of the first.
-        into = np.asarray(self.solved_.fit.candidates.into)
+        into = np.asarray(before.candidates.into)
         self.returns_ = dataclasses.replace(self.returns_, groups=into[self.returns_.groups]) + more
 
     def _headline(self, problem: Any, table: Table) -> Headline | None:

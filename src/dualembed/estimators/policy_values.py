@@ -65,18 +65,18 @@ class PolicyValueEstimator(TransitionEstimator):
         only come close to it, so that it may be slightly below zero. It is not a number at points that are unseen in
         the log, such as an action that was never taken: there is nothing to divide by.
         """
-        if self.solved_ is None:
+        if self.paths_ is None:
             raise checks.InputError(
                 "the density ratio is there for default fits alone, with solver, primal and dual 'auto', which this is "
                 "not"
             )
-        if self.solved_.headline is None:
+        if self.paths_.headline is None:
             raise checks.InputError(
                 "the density ratio is of what follows the starts of episodes, which this fit does not know; fit it "
                 "with episodes=..., and action values with policy=... too"
             )
-        fit = self.solved_.fit
-        representer, visits = fit.representer(self.solved_.headline), np.asarray(fit.visits)
+        fit = self.paths_
+        representer, visits = fit.representer(self.paths_.headline), np.asarray(fit.visits)
         mean = float(visits @ fit.density(representer, np.asarray(fit.places)) / visits.sum())
         return np.where(self._unseen(points) > 0, np.nan, fit.density(representer, points) / mean)
 
@@ -103,16 +103,16 @@ class PolicyValueEstimator(TransitionEstimator):
 
     def _sampled(self, points: np.ndarray, shares: np.ndarray) -> Functional:
         """The mean over a sample of points, in the groups that the fit has them in, where it was told of them."""
-        if self.solved_ is not None and self.solved_.headline is not None:
-            return self.solved_.headline
-        groups = np.full(len(points), -1) if self.solved_ is not None else np.arange(len(points))
+        if self.paths_ is not None and self.paths_.headline is not None:
+            return self.paths_.headline
+        groups = np.full(len(points), -1) if self.paths_ is not None else np.arange(len(points))
         return Functional(points, shares, groups)
 
     def _joined(self, first: Question, second: Question | None) -> Question:
         """The question over the points of both."""
         if second is None or second.words != first.words:
             return first
-        if self.solved_ is not None and self.solved_.headline is not None:
+        if self.paths_ is not None and self.paths_.headline is not None:
             return second  # which has the points of both already
         (_, own), (_, more) = first.parts[0], second.parts[0]
         points, shares = (np.concatenate(pair) for pair in ((own.points, more.points), (own.shares, more.shares)))
@@ -121,7 +121,7 @@ class PolicyValueEstimator(TransitionEstimator):
 
     def _judge(self) -> None:
         """Note what to worry about in the policy's value."""
-        if self.solved_ is not None and self.solved_.headline is not None:
+        if self.paths_ is not None and self.paths_.headline is not None:
             self._headline_answer = self.value()
             self._note(self._headline_answer.warnings)
 

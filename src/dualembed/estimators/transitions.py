@@ -16,9 +16,9 @@ from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import dead_ends
 from dualembed.estimators.sample import RowSample
-from dualembed.estimators.solved import Headline
 from dualembed.linear.fit import nearest
-from dualembed.selection.rows import PLACES
+from dualembed.linear.functional import Headline
+from dualembed.linear.rows import PLACES
 
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 
@@ -103,7 +103,7 @@ class TransitionEstimator(Estimator):
         for (column, own), known in zip(self._categories(), self.levels_, strict=True):
             found |= ~np.isin(column.numbers_at(points[:, own]), known)
             width += column.width
-        places = None if self.solved_ is None else np.asarray(self.solved_.fit.places)
+        places = None if self.paths_ is None else np.asarray(self.paths_.places)
         if places is not None and width == points.shape[1] and len(places) < PLACES:  # which are then all there are
             found |= nearest(points, places, np.ones(width)) > 0.5
         return found.astype(np.float64)

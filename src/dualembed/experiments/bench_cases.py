@@ -304,7 +304,7 @@ class OnGarnet(Case):
         coded, _ = model._locate(Table.of(**dict(zip(("states", "actions"), points, strict=False))))
         ridges: dict[str, Any] = {"ridges": DICE_RIDGES, "dual_ridges": DICE_DUAL_RIDGES}
         ratios = {"ours": model.density_ratio(*points)}
-        ratios |= peers.dual_dice_of(model.solved_, self.discount, coded, **ridges)
+        ratios |= peers.dual_dice_of(model.paths_, self.discount, coded, **ridges)
         weights = share * logged / share[logged].sum()
         errors: dict[str, Callable[[Any], Any]] = {
             "density ratio": lambda each: np.sqrt(weights @ (each - exact) ** 2),

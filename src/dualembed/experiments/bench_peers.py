@@ -175,18 +175,17 @@ def dual_dice(
 
 
 def dual_dice_of(
-    solved: Any, discount: float, points: np.ndarray, *, ridges: tuple[float, ...], dual_ridges: tuple[float, ...]
+    fit: Any, discount: float, points: np.ndarray, *, ridges: tuple[float, ...], dual_ridges: tuple[float, ...]
 ) -> dict[str, np.ndarray]:
     """DualDICE's ratios (n,) at coded points (n, d) for all pairs of ridges, from a fit's own features and sums.
 
     The features are those of the kernel that the fit gives most weight to. Ridges are in mean squares of a feature, and
     ratios are divided by their mean over the log, as ours are.
     """
-    fit = solved.fit
     heaviest = int(np.argmax([weights.sum() for weights in fit.candidates.weights]))
     features, sums = fit.candidates.paths[heaviest].features, fit.sums[heaviest]
     cross, dual, scale = sums.means()[0], sums.mean_dual, sums.mean_square
-    starts = solved.headline.rows(features).mean(axis=0)
+    starts = fit.headline.rows(features).mean(axis=0)
     pairs = [(one, other) for one in ridges for other in dual_ridges]
     betas = [dual_dice(cross, dual, starts, discount, ridge=a * scale, dual_ridge=b * scale) for a, b in pairs]
     logged = np.asarray(features(np.asarray(fit.places))).T @ fit.visits / np.sum(fit.visits)

@@ -1,6 +1,8 @@
 """Linear systems from sums by group: one place for closed forms and for their errors."""
 
 from dualembed.linear.candidates import RidgePath
+from dualembed.linear.fit import LinearFit
+from dualembed.linear.functional import Functional, Headline
 from dualembed.linear.moment_fit import KernelPrior, MomentFit
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.path import Average, solution_path
@@ -10,7 +12,10 @@ from dualembed.linear.system import LinearSystem
 
 __all__ = [
     "Average",
+    "Functional",
+    "Headline",
     "KernelPrior",
+    "LinearFit",
     "LinearSystem",
     "MomentFit",
     "MomentSystem",

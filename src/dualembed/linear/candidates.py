@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 
 from dualembed.arrays import Floats
+from dualembed.linear.functional import Functional
 from dualembed.spaces.features import FeatureMap, evaluate_functions
 
 
@@ -23,3 +24,16 @@ class RidgePath(eqx.Module):
         ridges, ways, size = self.weights.shape
         found = evaluate_functions(self.features, self.weights.reshape(-1, size), points)
         return np.moveaxis(found.reshape(len(points), ridges, ways), 0, 1)
+
+    def values_one_way(self, points: np.ndarray, way: int) -> np.ndarray:
+        """f at points (n, d) for every ridge: on all rows where `way` is 0, without group k where it is 1 + k."""
+        return evaluate_functions(self.features, np.asarray(self.weights)[:, way], points)
+
+    def answers(self, part: Functional, into: np.ndarray) -> np.ndarray:
+        """The functional of f, but for its constant, for every ridge, each way: (E, K + 2).
+
+        `into` gives the number below K of the left-out group that each of the data's groups is a part of.
+        """
+        means = part.means(part.rows(self.features), into)
+        each = [*means, means[0]]  # debiased on all rows
+        return np.stack([self.weights[:, way] @ vector for way, vector in enumerate(each)], axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,16 +13,23 @@ from scipy.stats import t as student
 
 from dualembed.arrays import Floats
 from dualembed.estimates import Estimate
-from dualembed.linear.functional import Functional
-from dualembed.linear.path import Average, Estimates
-from dualembed.linear.sums import Sums
+from dualembed.linear.averaging import Weighing, probes_among
+from dualembed.linear.candidates import RidgePath
+from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.path import Average, Estimates, first_order
+from dualembed.linear.rows import Groups, Rows, assign_more, sample_places
+from dualembed.linear.spread import Spread
+from dualembed.linear.sums import Sums, gather
 from dualembed.linear.system import LinearSystem
+from dualembed.problems.base import Problem
 from dualembed.spaces.features import evaluate_functions
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.trended import Stack
+from dualembed.tuning import SEARCH
 
 FAR = 99.0  # percentile of the distance from one row to the nearest other, beyond which a point is outside the data
 BLOCK = 2048  # points looked at together
+WITNESS_RIDGES = 10.0 ** np.arange(2, -7, -1)  # as shares of a feature's mean square
 
 
 class Overlap(NamedTuple):
@@ -36,7 +44,11 @@ class Overlap(NamedTuple):
 
 
 class LinearFit(eqx.Module):
-    """f = Σ weights f_candidate, its sums by group, and a sample of the places that the data know of."""
+    """f = Σ weights f_candidate, its sums by group, and a sample of the places that the data know of.
+
+    `headline` is the question that matters most, where there is one. `units` (K,) are how many labels each left-out
+    group has, or how many rows where it is not `by_label`.
+    """
 
     candidates: Average
     sums: tuple[Sums, ...]  # for each path
@@ -45,6 +57,64 @@ class LinearFit(eqx.Module):
     scale: Any  # (d,), by which coordinates are measured
     reach: float  # how far from a place a point of the data may be
     size: float  # the standard deviation of f over the places
+    headline: Functional | None
+    units: Any  # (K,)
+    by_label: bool
+
+    @classmethod
+    def of(
+        cls,
+        weighing: Weighing,
+        paths: Sequence[RidgePath],
+        weights: Sequence[np.ndarray],
+        *,
+        sums: Sequence[Sums],
+        groups: Groups,
+        places: np.ndarray,
+        visits: np.ndarray,
+        scale: np.ndarray,
+    ) -> LinearFit:
+        """The fit of the candidates that count; `sums` are those of all groups, for each path."""
+        total = sum(float(np.where(each < SEARCH.negligible, 0.0, each).sum()) for each in weights)
+        weights = [np.where(each < SEARCH.negligible, 0.0, each) / total for each in weights]
+        kept = [number for number, each in enumerate(weights) if each.sum() > 0]
+        influence = [first_order(paths[i], weights[i], sums[i], weighing.into) for i in kept]
+        average = weighing.average([paths[i] for i in kept], [weights[i] for i in kept], influence)
+        compact = tuple(sums[i].merged(weighing.into).compact() for i in kept)
+        known = weighing.headline, groups.units, groups.by_label
+        fit = cls(average, compact, places, visits, scale, reach_of(places, scale), 0.0, *known)
+        return dataclasses.replace(fit, size=float(np.std(fit.replicates(places)[:, 0])))
+
+    @property
+    def rows(self) -> int:
+        """How many rows it was fitted to."""
+        return int(self.sums[0].count.sum())
+
+    def assign(self, rows: Rows, labels: np.ndarray | None, seed: int) -> Groups:
+        """The left-out groups of more rows."""
+        known = Groups(np.zeros(self.rows, dtype=int), self.candidates.into, self.units, self.by_label)
+        return assign_more(rows, labels, known, np.random.default_rng([seed, self.rows]))
+
+    def extended(
+        self, problem: Problem, rows: Rows, groups: Groups, *, headline: Headline | None, seed: int
+    ) -> LinearFit:
+        """The fit to the problem's rows besides all earlier ones, in the same features; `assign` gives their groups."""
+        into, offset = np.asarray(self.candidates.into), self.candidates.offset
+        asked = None if headline is None else headline.among(groups.numbers)
+        asked = None if self.headline is None else self.headline.joined(asked, into)
+        both = np.concatenate([self.places, rows.points[:, 0]])
+        visits = np.concatenate([self.visits, np.ones(len(rows.target))])
+        places, visits = sample_places(both, visits, np.random.default_rng([seed, self.rows, 1]))
+        features = [path.features for path in self.candidates.paths]
+        sums = [
+            own + gather(problem, each, groups.numbers, count=len(groups.units), offset=offset)
+            for own, each in zip(self.sums, features, strict=True)
+        ]
+        # Of earlier rows only the sums of left-out groups are there, which stand for all groups from now on.
+        weighing = Weighing(groups.shares, groups.into, offset, probes_among(places), asked, problem.positive)
+        paths = [weighing.path(each, own) for each, own in zip(features, sums, strict=True)]
+        where = {"places": places, "visits": visits, "scale": self.scale}
+        return LinearFit.of(weighing, paths, weighing.weigh(paths), sums=sums, groups=groups, **where)
 
     @property
     def function(self) -> LinearFunction:
@@ -132,6 +202,37 @@ class LinearFit(eqx.Module):
         """How far each point (n, d) is from the data, in standard deviations a coordinate; 0 among them."""
         away = nearest(points, np.asarray(self.places), self.scale)
         return np.asarray(np.maximum(away - self.reach, 0.0) / np.sqrt(points.shape[1]))
+
+    def witness(self) -> Spread:
+        """E[moment(f) - y | context] as groups show it that f was fitted without, with standard errors over groups.
+
+        It is a regression on the features of the kernel that counts most. Its ridge is the one that predicts best what
+        a group shows from what the others show.
+        """
+        leading = int(np.argmax([weights.sum() for weights in self.candidates.weights]))
+        path, sums = self.candidates.paths[leading], self.sums[leading]
+        shares = self.candidates.weights[leading] / self.candidates.weights[leading].sum()
+        thetas = np.tensordot(shares, path.weights[:, 1:-1], axes=1)
+        left = np.stack(
+            [
+                cross.astype(np.float64) @ theta - target[:, (1 + k) % target.shape[1]]
+                for k, (cross, target, theta) in enumerate(zip(sums.cross, sums.target, thetas, strict=True))
+            ]
+        )
+        rows = sums.count.sum()
+        values, vectors = np.linalg.eigh(sums.mean_dual)
+        pulled = left @ vectors / rows  # (K, m)
+        share = (sums.count / rows)[:, None]
+        others = (pulled.sum(axis=0) - pulled) / (1 - share)
+        errors = []
+        for ridge in WITNESS_RIDGES:
+            fitted = others / (np.maximum(values, 0) + ridge * sums.mean_square)
+            errors.append(np.sum(share * fitted**2 * values - 2 * fitted * pulled))
+        ridge = WITNESS_RIDGES[int(np.argmin(errors))] * sums.mean_square
+        inverse = vectors / (np.maximum(values, 0) + ridge)
+        groups = len(pulled)
+        spread = np.sqrt(groups / (groups - 1)) * (pulled - share * pulled.sum(axis=0))
+        return Spread(path.features, inverse @ pulled.sum(axis=0), inverse @ spread.T)
 
     def representer(self, part: Functional) -> list[Floats]:
         """ω (m,) for each path: Σ ωᵀφ at a row's first point is the weight of its residual in the functional of f."""

@@ -1,13 +1,13 @@
-"""A functional of f: a mean of Σ shares f(points), over given points or over a sample with groups of its own."""
+"""A linear functional of f: a mean of Σ shares f(points), over given points or over a sample with groups of its own."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
 from dualembed.arrays import Floats, Integers
-from dualembed.linear.candidates import RidgePath
 from dualembed.spaces.features import FeatureMap, moment_features
 
 
@@ -36,15 +36,6 @@ class Functional:
         """Each row's Σ_j shares_j ψ(points_j), (n, m)."""
         return moment_features(features, self.points, self.shares)
 
-    def values(self, path: RidgePath, into: Integers) -> Floats:
-        """c(f), but for constants, for every ridge of a path, each way: (E, K + 2).
-
-        `into` gives the number below K of the left-out group that each of the data's groups is a part of.
-        """
-        means = self.means(self.rows(path.features), into)
-        each = [*means, means[0]]  # debiased on all rows
-        return np.stack([path.weights[:, way] @ vector for way, vector in enumerate(each)], axis=1)
-
     def constant(self, into: Integers) -> Floats:
         """The mean of the constants, each way: (K + 2,)."""
         if self.constants is None:
@@ -66,3 +57,24 @@ class Functional:
         empty = count == 0
         sums[empty], count[empty] = total, len(rows)
         return np.asarray(sums / count[:, None])
+
+    def joined(self, other: Functional | None, into: np.ndarray) -> Functional | None:
+        """The mean over the rows of both, this one's in the left-out groups they are in; None where it is no sample."""
+        if self.groups is None:
+            return None
+        if other is None or other.groups is None:
+            return dataclasses.replace(self, groups=into[self.groups])
+        pairs = ((self.points, other.points), (self.shares, other.shares), (into[self.groups], other.groups))
+        return Functional(*(np.concatenate(pair) for pair in pairs))
+
+
+class Headline(NamedTuple):
+    """The question that matters most: points (n, J, d) with shares (n, J), at the rows (n,) of the data."""
+
+    points: np.ndarray
+    shares: np.ndarray
+    rows: np.ndarray
+
+    def among(self, numbers: np.ndarray) -> Functional:
+        """The question as a functional, from the numbers (n,) of the groups that the data's rows are in."""
+        return Functional(self.points, self.shares, numbers[self.rows])

@@ -22,11 +22,9 @@ from dualembed.linear.functional import Functional
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
 from dualembed.spaces.features import FeatureMap, evaluate_functions
+from dualembed.tuning import SEARCH
 
-BIAS = 4.0  # how often the square of a bias counts: its estimate is a rough one
-HOPELESS = 25.0  # times the least error so far, beyond which a smaller ridge is not tried
 FEWEST_CARRIERS = 20  # groups, below which those that carry an answer cannot be told from the others
-SETTLED = 1e-3  # of the sampling variance, below which the square of a move is nothing to speak of
 
 
 def solution_path(
@@ -72,10 +70,10 @@ def _ended(answers: Sequence[Floats], shares: Floats) -> bool:
         return False
     values = np.stack(answers)
     sampling = jackknife(values[..., :-1], shares)
-    errors = (sampling + BIAS * (values[..., -1] - values[..., 0]) ** 2).reshape(len(values), -1).mean(axis=1)
+    errors = (sampling + SEARCH.bias * (values[..., -1] - values[..., 0]) ** 2).reshape(len(values), -1).mean(axis=1)
     moves = ((values[1:, ..., 0] - values[:-1, ..., 0]) ** 2).reshape(len(values) - 1, -1).mean(axis=1)
-    settled = moves[-2:] <= SETTLED * sampling[-2:].reshape(2, -1).mean(axis=1)
-    hopeless = ~(errors[-2:] <= HOPELESS * np.min(errors[:-2], initial=np.inf, where=np.isfinite(errors[:-2])))
+    settled = moves[-2:] <= SEARCH.settled * sampling[-2:].reshape(2, -1).mean(axis=1)
+    hopeless = ~(errors[-2:] <= SEARCH.hopeless * np.min(errors[:-2], initial=np.inf, where=np.isfinite(errors[:-2])))
     return bool(settled.all() or hopeless.all())
 
 
@@ -108,7 +106,7 @@ def ridge_bias(values: Floats) -> Floats:
 
 def squared_error(values: Floats, shares: Floats) -> Floats:
     """S² + 4β² of answers (E, ..., K + 2) of a path, (E, ...); infinite where there is none."""
-    error = jackknife(values[..., :-1], shares) + BIAS * ridge_bias(values) ** 2
+    error = jackknife(values[..., :-1], shares) + SEARCH.bias * ridge_bias(values) ** 2
     return np.where(np.isfinite(error), error, np.inf)
 
 
@@ -126,7 +124,7 @@ class Estimates:
     @property
     def stderr(self) -> Floats:
         """The standard error."""
-        return np.sqrt(self.sampling + BIAS * self.bias**2 + self.between)
+        return np.sqrt(self.sampling + SEARCH.bias * self.bias**2 + self.between)
 
     @property
     def carried(self) -> float | None:
@@ -188,10 +186,10 @@ class Average(eqx.Module):
         constant = np.sum([factor * part.constant(self.into) for factor, part in parts], axis=0)
         if self.offset is not None:
             constant = constant + np.sum(
-                [factor * part.values(self.offset, self.into) for factor, part in parts], axis=0
+                [factor * self.offset.answers(part, self.into) for factor, part in parts], axis=0
             )
         return [
-            np.sum([factor * part.values(path, self.into) for factor, part in parts], axis=0) + constant
+            np.sum([factor * path.answers(part, self.into) for factor, part in parts], axis=0) + constant
             for path in self.paths
         ]
 

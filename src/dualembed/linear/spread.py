@@ -11,6 +11,7 @@ from dualembed import checks
 from dualembed.arrays import Floats
 from dualembed.estimates import Estimate, check_level
 from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
+from dualembed.spaces.linear import LinearFunction
 
 
 class Spread(eqx.Module):
@@ -29,6 +30,11 @@ class Spread(eqx.Module):
     features: FeatureMap
     weights: Floats
     root: Floats
+
+    @property
+    def function(self) -> LinearFunction:
+        """The function itself."""
+        return LinearFunction(self.features, self.weights)
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
@@ -66,7 +72,7 @@ class Spread(eqx.Module):
         return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
 
     def evaluate(self, xs: ArrayLike) -> tuple[Floats, Floats]:
-        """The function f and its standard errors.
+        """Evaluate f and its standard errors.
 
         Parameters
         ----------

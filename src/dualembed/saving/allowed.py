@@ -61,23 +61,23 @@ PARTS: dict[str, dict[str, str]] = {
         "embeddings.samples": "JointEmbedding MeanEmbedding",
     },
     "estimators": {
-        "estimators.base": "Selection",
+        "selection.record": "Selection",
         "data.coding": "Coding Column",
         "estimators.diagnostics": "Diagnostics FirstStage",
-        "estimators.fitting": "Fit Recipe",
         "estimators.returns": "Returns",
         "estimators.effects": "Place",
         "estimators.sample": "RowSample",
-        "estimators.solved": "Headline Solved",
         "saving.older": "Stream",
     },
     "comparison": {"comparison": "Comparison"},
     "answers": {"answers.answer": "Answer VerdictRules", "answers.question": "Question"},
     "linear": {
         "linear.fit": "LinearFit Overlap",
-        "linear.functional": "Functional",
+        "linear.averaging": "Weighing",
+        "linear.functional": "Functional Headline",
         "linear.candidates": "RidgePath",
         "linear.path": "Average Estimates",
+        "linear.rows": "Groups Rows",
         "linear.moment_fit": "KernelPrior MomentFit",
         "linear.sums": "Sums",
     },
@@ -107,21 +107,20 @@ PARTS: dict[str, dict[str, str]] = {
     "saving": {"saving.allowed": "MissingFunction"},
     "schedules": {"schedules": "Constant InverseSqrt OffsetLinear OffsetPower OffsetSqrt Power"},
     "selection": {
-        "selection.automatic": "Fit",
-        "selection.averaging": "Setting",
+        "selection.gaussian_process": "Fit",
         "selection.known_part": "GroupedRegression",
-        "selection.rows": "Groups Rows",
-        "selection.shapes": "Shape",
+        "selection.kernels": "Shape",
         "selection.consistency": "Consistency",
         "selection.evidence": "Found Moments Regression",
         "selection.held_out": "HeldOut",
         "selection.honest_score": "Score",
         "selection.instruments": "Instruments",
-        "selection.noise": "Variances",
+        "selection.penalties": "Variances",
         "selection.record": "Record Step",
         "selection.search": "Choice Level Samples",
     },
     "solvers": {
+        "solvers.averaged": "AveragedPaths",
         "solvers.base": "Pair Probe Result Trace",
         "solvers.closed_form": "ClosedForm SparseForm SparseSums",
         "solvers.embedding_sgd": "CentredEmbeddingSGD EmbeddingSGD Preconditioner",
@@ -155,11 +154,24 @@ RENAMED: dict[str, str] = {
     "data.Move": "StepOutcome",
     "plot.Field": "Surface",
     "plot.Place": "Axis",
+    "selection.Choice": "Model",
+    "selection.Found": "Maximum",
+    "selection.Samples": "MomentSample",
+    "selection.Step": "Choice",
     "spaces.Move": "Update",
     "spaces.Trail": "RunningAverage",
 }
 """Words whose class has another name by now, with that name."""
-GONE: frozenset[str] = frozenset({"estimators.Transitions", "report.Effect", "report.Words", "report.Worth"})
+GONE: frozenset[str] = frozenset(
+    {
+        "estimators.Fit",
+        "estimators.Recipe",
+        "estimators.Transitions",
+        "report.Effect",
+        "report.Words",
+        "report.Worth",
+    }
+)
 """Words of older files whose class is no more; no other class takes one."""
 
 

@@ -62,10 +62,8 @@ def _with_question(fitted: dict[str, Any]) -> dict[str, Any]:
     if given is None or isinstance(given, Question):
         return fitted
     points, shares = given if isinstance(given, tuple) else (given[:, None], np.ones((len(given), 1)))
-    solved = fitted.get("solved_")
-    sample = Functional(points, shares, np.full(len(points), -1) if solved is not None else np.arange(len(points)))
-    known = sample if solved is None or solved.headline is None else solved.headline
-    return {**fitted, "starts_": Question(AT_STARTS, ((1.0, known),))}
+    sample = Functional(points, shares, np.arange(len(points)))
+    return {**fitted, "starts_": Question(AT_STARTS, ((1.0, sample),))}
 
 
 def renewed(fitted: dict[str, Any]) -> dict[str, Any]:
@@ -76,5 +74,5 @@ def renewed(fitted: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in fitted.items() if name not in ("stream_", "widening_")}
     stream = fitted["stream_"]
     if stream is not None:
-        found["closed_"] = stream.as_fit(found["function_"], float(fitted.get("widening_", 1.0)) ** 2)
+        found["solution_"] = stream.as_fit(found["function_"], float(fitted.get("widening_", 1.0)) ** 2)
     return found

@@ -1,51 +1,92 @@
-"""From a problem and its data to a fitted function, every number chosen from single samples, with no ground truth."""
+"""The one door: from a problem and its data to a fitted function; whatever is not given is chosen from the data."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from dualembed import checks, compilation
-from dualembed.linear.moment_fit import KernelPrior
-from dualembed.linear.moments import MomentSystem
-from dualembed.linear.sums import Sums, gather_moments, gather_scores
-from dualembed.problems.base import Problem
+from dualembed.linear.functional import Headline
+from dualembed.linear.rows import Rows, assign_groups, check_labels, read_rows
+from dualembed.linear.sums import gather_moments
+from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
-from dualembed.selection.averaging import solve_averaged
-from dualembed.selection.honest_score import Score, clustered_error, honest_score
-from dualembed.selection.noise import Variances, variances
-from dualembed.selection.penalty import predictive_penalty
-from dualembed.selection.products import products
-from dualembed.selection.record import Record, Step
-from dualembed.selection.rows import assign_groups, read_rows
-from dualembed.selection.search import Choice, Samples, choose, read
-from dualembed.selection.smooth import smooth
-from dualembed.selection.witness import witness_of
-from dualembed.solvers.base import Pair, Result, solve
-from dualembed.solvers.closed_form import ClosedForm, standard_errors
+from dualembed.schedules import OffsetSqrt
+from dualembed.selection.gaussian_process import choose_by_evidence, choose_for_smooth_loss
+from dualembed.selection.kernels import choose_paths, describe
+from dualembed.selection.penalties import FOLDS, choose_products, evidence_penalty
+from dualembed.selection.record import Choice, Record
+from dualembed.solvers.averaged import NO_TRANSITIONS, AveragedPaths
+from dualembed.solvers.base import Result, Solver, solve
+from dualembed.solvers.closed_form import ClosedForm, feature_maps, penalty_value
+from dualembed.solvers.embedding_sgd import EmbeddingSGD, Preconditioner
+from dualembed.solvers.newton import Newton
 from dualembed.sources import Dataset
-from dualembed.spaces.basis import Basis
-from dualembed.spaces.features import moment_features
-from dualembed.spaces.linear import LinearFunction
+from dualembed.spaces.base import FunctionSpace
+from dualembed.spaces.basis import Affine, Basis
+from dualembed.spaces.features import to_numpy
+from dualembed.spaces.linear import LinearSpace
+from dualembed.spaces.rkhs import RKHS
 from dualembed.threads import on_one_thread
 
-FOLDS = 5
-ROUNDS, SETTLED = 20, 0.01  # of the noise and the penalty in turn, until the noise changes by so small a share
-JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
+SOLVERS = ("auto", "closed-form", "embedding-sgd")
+SPACES = ("auto", "linear")
+DUAL_SHARE = 1e-4  # penalty of a given dual space, as a share of its features' largest variance
+SMALL = 1e-6  # penalty of a given space that no evidence speaks of
+PASSES, BATCH, FEWEST_STEPS = 20, 50, 4000  # of Embedding-SGD
+PILOT = 10_000  # rows that its coordinates are whitened by
 
 
 @on_one_thread
-def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Result:
-    """The problem's solution with everything chosen from the data alone.
+def auto(
+    key: jax.Array | int,
+    problem: Problem,
+    *,
+    primal: FunctionSpace | str = "auto",
+    dual: FunctionSpace | str = "auto",
+    solver: Solver | str = "auto",
+    groups: Any = None,
+    headline: Headline | None = None,
+) -> Result:
+    """The problem's solution; what is left to "auto" is chosen from the data alone.
 
-    Of transitions, where the context is the first point and the loss the square, it is the average of ridge paths of
-    `selection.averaging`, in NumPy throughout; of all other problems that of `by_evidence`. `print(result.record)` says
-    what was chosen, and `result.uncertainty` has standard errors, but for losses other than the square. `groups` (n,)
-    labels rows that depend on each other, such as episodes, for standard errors that know of it.
+    With everything left to it, transitions (where the context is the first point) are solved by
+    `solvers.AveragedPaths`, in NumPy throughout. For all other problems f is a Gaussian process: a constant, a linear
+    trend and a smooth part with one bandwidth a coordinate, whose hyper-parameters maximise the moment evidence. The
+    dual's bandwidths are short enough to predict what the moment is made of, and both spaces grow while the residual
+    can still be predicted by a richer dual. Where the noise depends on the context, efficient weights are tried, and
+    kept if the honest score falls. Smooth losses other than the square take their spaces from it and their penalty
+    from the honest score of the loss itself, by `solvers.Newton`.
 
+    Memory: the samples in float64, and at most 1,000 features of 20,000 rows, 160 MB, for each player.
+
+    Parameters
+    ----------
+    key : JAX key or int
+        Everything random follows from it.
+    problem : Problem
+        Its source is a finite `sources.Dataset`.
+    primal, dual : FunctionSpace, "auto" or "linear", default="auto"
+        The spaces of f and of the dual function.
+    solver : Solver, "auto", "closed-form" or "embedding-sgd", default="auto"
+        How the saddle is solved.
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, such as episodes, for standard errors that know of it.
+    headline : Headline, optional
+        The question that matters most, which candidates are weighed by.
+
+    Returns
+    -------
+    Result
+        `result.record` is the `Record`: what was tried and chosen, the saddle and the solver, which give the same
+        solution again. `result.closed` has the sums of a closed form, and `result.uncertainty` standard errors (square
+        loss only).
+
+    Examples
+    --------
     >>> import dualembed as de
     >>> rng = np.random.default_rng(0)
     >>> z, u = rng.normal(size=(2, 1000))
@@ -55,141 +96,173 @@ def auto(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Resul
     >>> bool(abs(result.primal([1.0])[0] - result.primal([0.0])[0] - 1) < 0.2)
     True
     """
+    check_names(primal, dual, solver)
     checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
     if not isinstance(problem.source, Dataset):
         raise checks.InputError("a model is chosen on a finite data set; use sources.Dataset as the source")
-    rows = read_rows(problem) if problem.loss.quadratic else None
-    if rows is None:
-        return by_evidence(key, problem, groups=groups)
-    rows.check_enough()
-    rng = np.random.default_rng(_seed(key))
-    fit, steps = solve_averaged(problem, rows, assign_groups(rows, groups, rng), rng=rng)
-    spread = witness_of(fit)
-    saddle = Saddle(problem, Basis(spread.features), Basis(spread.features))
-    witness = saddle.dual_function(LinearFunction(spread.features, spread.weights))
-    function = fit.function
-    finite = bool(np.all(np.isfinite(function.weights)))
-    record = Record(steps, saddle)
-    return Result(function, witness, None, finite, Pair(function, witness), 1, uncertainty=fit, record=record)
-
-
-def by_evidence(key: jax.Array | int, problem: Problem, *, groups: Any = None) -> Result:
-    """The problem's solution with kernels, bandwidths, penalties and weights chosen by evidence.
-
-    f is a Gaussian process: a constant, a linear trend and a smooth part with one bandwidth a coordinate, whose
-    hyper-parameters maximise the moment evidence. The dual's bandwidths are short enough to predict what the moment is
-    made of, and both spaces grow while the residual can still be predicted by a richer dual. Where the noise depends
-    on the context, efficient weights are tried, and kept if the honest score falls. The solution is that of
-    `result.record.solver` on `result.record.saddle`; `print(result.record)` says what was tried and chosen, and
-    `result.uncertainty` has standard errors. Smooth losses other than the square
-    take their spaces from it and their penalty from the honest score of the loss itself, by `solvers.Newton`, without
-    standard errors. `groups` (n,) labels rows that depend on each other, such as episodes, for standard errors that
-    know of it.
-
-    Memory: the samples in float64, and at most 1,000 features of 20,000 rows, 160 MB, for each player.
-    """
-    checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
+    seed = _seed(key)
+    free = _is_auto(primal) and _is_auto(dual)
+    if isinstance(solver, AveragedPaths):
+        space = None if free else _space(dual if _is_auto(primal) else primal)
+        return _by_paths(seed, problem, read_rows(problem), space=space, groups=groups, headline=headline)
+    exact = isinstance(solver, str) and solver in ("auto", "closed-form")  # what is chosen has a closed form anyway
+    if free and exact and problem.loss.quadratic and (rows := read_rows(problem)) is not None:
+        return _by_paths(seed, problem, rows, groups=groups, headline=headline)
     compilation.enable_cache()
-    rng = np.random.default_rng(_seed(key))
-    if not problem.loss.quadratic:
-        return smooth(checks.as_key(key), problem, rng)
-    samples = read(problem)
-    choice, steps = choose(samples, rng)
-    return _fitted(problem, samples, choice, steps=steps, rng=rng, groups=groups)
+    problem, groups = _shuffle(problem, groups, seed)
+    if _is_auto(primal) or _is_auto(dual):
+        choose = choose_by_evidence if problem.loss.quadratic else choose_for_smooth_loss
+        chosen = choose(problem, np.random.default_rng(seed), groups=groups)
+    else:
+        chosen = Record((), Saddle(problem, _space(primal), _space(dual)))
+    if not free:
+        chosen = _with_spaces(chosen, primal, dual, seed=seed, groups=groups)
+    chosen = _with_solver(chosen, solver, groups=groups)
+    return _solve(seed, chosen, groups)
+
+
+def check_names(primal: FunctionSpace | str, dual: FunctionSpace | str, solver: Solver | str) -> None:
+    """Raise where a name is none of those that are known."""
+    if not isinstance(solver, Solver) and solver not in SOLVERS:
+        raise checks.InputError(
+            f"solver must be one of {', '.join(SOLVERS)}, or an object of dualembed.solvers, not {solver!r}"
+        )
+    for name, space in (("primal", primal), ("dual", dual)):
+        if not isinstance(space, FunctionSpace) and space not in SPACES:
+            raise checks.InputError(
+                f"{name} must be one of {', '.join(SPACES)}, or an object of dualembed.spaces, not {space!r}"
+            )
+
+
+def _shuffle(problem: Problem, groups: Any, seed: int) -> tuple[Problem, Any]:
+    """The rows and their groups in an order that does not depend on the one they come in, nor on what they say.
+
+    Which rows a choice looks at, and which of them make a fold, goes by their numbers.
+    """
+    source: Any = problem.source
+    labels = None if groups is None else check_labels(groups, source.rows)
+    order = source.order(labels)[np.random.default_rng(seed).permutation(source.rows)]
+    return with_rows(problem, order), None if labels is None else labels[order]
+
+
+def _by_paths(
+    seed: int,
+    problem: Problem,
+    rows: Rows | None,
+    *,
+    space: FunctionSpace | None = None,
+    groups: Any,
+    headline: Headline | None,
+) -> Result:
+    """The average of ridge paths, of kernels that are chosen where no space is given."""
+    if rows is None:
+        raise checks.InputError(NO_TRANSITIONS)
+    rows.check_enough()
+    rng = np.random.default_rng(seed)
+    assigned = assign_groups(rows, groups, rng)
+    if space is None:
+        saddle, solver = choose_paths(problem, rows, assigned, headline=headline, rng=rng)
+    else:
+        saddle, solver = Saddle(problem, space, space), AveragedPaths(assigned, headline)
+    result = solve(seed, saddle, solver)
+    return dataclasses.replace(result, record=Record(describe(result.closed), saddle, solver))
+
+
+def _solve(seed: int, chosen: Record, groups: Any) -> Result:
+    """The solution of what was chosen, with standard errors where it is a closed form."""
+    saddle, solver = chosen.saddle, chosen.solver
+    if solver is None:
+        raise RuntimeError("a solver is chosen by now")
+    if isinstance(solver, EmbeddingSGD) and _has_features(saddle):
+        # Features on landmarks are sums of large numbers that cancel.
+        with jax.enable_x64(True):
+            result = solve(seed, saddle, solver)
+            result = dataclasses.replace(result, primal=to_numpy(result.primal), dual=to_numpy(result.dual))
+    else:
+        result = solve(seed, saddle, solver)
+    if isinstance(solver, ClosedForm):
+        fit = result.closed.with_scores(saddle.problem, groups)
+        result = dataclasses.replace(result, closed=fit, uncertainty=fit.spread())
+    return dataclasses.replace(result, record=chosen)
+
+
+def _with_spaces(
+    chosen: Record, primal: FunctionSpace | str, dual: FunctionSpace | str, *, seed: int, groups: Any
+) -> Record:
+    """The chosen saddle with the spaces that were given, and penalties for them."""
+    saddle = chosen.saddle
+    if not _is_auto(dual):
+        saddle = dataclasses.replace(saddle, dual=_space(dual), dual_penalty=None)
+    if _is_auto(primal):
+        exact = chosen.solver  # whose efficient weights are those of another dual
+        exact = dataclasses.replace(exact, noise=None) if isinstance(exact, ClosedForm) else exact
+        return dataclasses.replace(chosen, saddle=saddle, solver=exact)
+    saddle = dataclasses.replace(saddle, primal=_space(primal))
+    straight = isinstance(primal, str)  # lines are not penalised: they are two-stage least squares
+    if straight or not saddle.loss.quadratic or not _both_linear(saddle):
+        small = 0.0 if straight else SMALL
+        saddle = dataclasses.replace(saddle, primal_penalty=small, dual_penalty=small)
+        return dataclasses.replace(chosen, saddle=saddle, solver=_without_prior(chosen))
+    maps = feature_maps(checks.as_key(seed), saddle)
+    sums = gather_moments(saddle.problem, *maps, folds=FOLDS, groups=groups)
+    dual_penalty = penalty_value(saddle.dual_penalty)  # of a dual that was chosen
+    if isinstance(dual, FunctionSpace):
+        dual_penalty = DUAL_SHARE * float(np.linalg.eigvalsh(sums.mean_dual)[-1])
+    penalty = evidence_penalty(sums, dual_penalty)
+    sums, products = choose_products(sums, penalty, dual_penalty)
+    choice = Choice("penalty of f", f"{penalty:.3g}, by moment evidence", {"penalty of the dual": dual_penalty})
+    penalties = {"primal_penalty": penalty, "dual_penalty": dual_penalty}
+    saddle = Saddle(saddle.problem, Basis(maps[0]), Basis(maps[1]), link=saddle.link, **penalties)
+    return Record((*chosen.steps, choice, products), saddle, ClosedForm(sums.groups, groups))
+
+
+def _without_prior(chosen: Record) -> ClosedForm | None:
+    """A closed form with as many folds as the chosen one, which says nothing of another space."""
+    return ClosedForm(chosen.solver.folds, chosen.solver.groups) if isinstance(chosen.solver, ClosedForm) else None
+
+
+def _with_solver(chosen: Record, solver: Solver | str, *, groups: Any) -> Record:
+    """The solver that was asked for, or the best there is for the saddle."""
+    saddle = chosen.saddle
+    if isinstance(solver, ClosedForm) and isinstance(chosen.solver, ClosedForm):
+        solver = dataclasses.replace(solver, prior=chosen.solver.prior)  # of the same space for f
+    elif solver == "closed-form" or (solver == "auto" and _both_linear(saddle)):
+        exact = ClosedForm(1, groups) if chosen.solver is None else chosen.solver
+        solver = exact if saddle.loss.quadratic else Newton()
+    elif isinstance(solver, str):
+        solver = _stochastic(saddle)
+    return dataclasses.replace(chosen, solver=solver)
+
+
+def _stochastic(saddle: Saddle) -> Solver:
+    """Embedding-SGD, in whitened coordinates where both spaces have features: there steps of 1 suit any of them."""
+    source = saddle.problem.source
+    rows = source.rows if isinstance(source, Dataset) else BATCH
+    batch = min(BATCH, rows)
+    steps = max(FEWEST_STEPS, PASSES * rows // batch)
+    offset = 0.25 * float(np.sqrt(steps))
+    preconditioner = Preconditioner(PILOT) if _has_features(saddle) else None
+    return EmbeddingSGD(steps, batch, OffsetSqrt(offset, offset), preconditioner=preconditioner)
+
+
+def _is_auto(space: FunctionSpace | str) -> bool:
+    return isinstance(space, str) and space == "auto"
+
+
+def _space(space: FunctionSpace | str) -> FunctionSpace:
+    return Affine() if isinstance(space, str) else space
+
+
+def _both_linear(saddle: Saddle) -> bool:
+    return all(isinstance(space, (LinearSpace, RKHS)) for space in (saddle.primal, saddle.dual))
+
+
+def _has_features(saddle: Saddle) -> bool:
+    return all(isinstance(space, LinearSpace) for space in (saddle.primal, saddle.dual))
 
 
 def _seed(key: jax.Array | int) -> int:
     """The seed itself, or of a JAX key one that follows from it."""
-    return int(key) if isinstance(key, int | np.integer) else int(jax.random.randint(key, (), 0, 2**31 - 1))
-
-
-def _fitted(
-    problem: Problem, samples: Samples, choice: Choice, *, steps: list[Step], rng: np.random.Generator, groups: Any
-) -> Result:
-    """The closed form on all rows, with efficient weights where they help, and its uncertainty."""
-    sums = gather_moments(problem, choice.features, choice.instruments, folds=FOLDS, groups=groups)
-    dual_penalty, predicting = predictive_penalty(sums)
-    sums, multiplying = products(sums, choice.variance / sums.rows, dual_penalty)
-    steps += [predicting, multiplying]
-    fit = _solved(sums, choice, dual_penalty)
-    residual = samples.target - _moment(samples, fit.function)
-    units = _units(groups, len(residual))
-    model = variances(samples.context[:, samples.columns], residual, rng, units=units)
-    fit = _weighed(problem, fit, choice, model=model, units=units, steps=steps)
-    spaces = Basis(choice.features), Basis(choice.instruments)
-    saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=dual_penalty)
-    solver = ClosedForm(sums.groups, groups, fit.noise, _prior(choice))
-    result = solve(0, saddle, solver)
-    uncertainty = standard_errors(saddle, result, groups=groups)
-    return dataclasses.replace(result, uncertainty=uncertainty, record=Record(tuple(steps), saddle, solver))
-
-
-def _prior(choice: Choice) -> KernelPrior:
-    """The kernels that f's may be by what is known of it."""
-    probabilities, kernels = zip(*choice.likely, strict=True)
-    return KernelPrior(probabilities, kernels, choice.features.landmarks, choice.features.whitener)
-
-
-class Fit(NamedTuple):
-    """Sums, the function that solves them, its penalties, and the noise of moments where they are weighted by it."""
-
-    sums: Sums
-    function: LinearFunction
-    penalty: float
-    dual_penalty: float
-    noise: np.ndarray | None
-
-
-def _weighed(
-    problem: Problem, fit: Fit, choice: Choice, *, model: Variances, units: np.ndarray, steps: list[Step]
-) -> Fit:
-    """The fit with efficient weights where they are called for and the honest score falls, else as it is."""
-    numbers = {"gain in log likelihood a row": model.gain, "its standard error": model.stderr}
-    if not model.helpful:
-        steps.append(Step("efficient weights", "not needed, the noise is much the same everywhere", numbers))
-        return fit
-    omega = gather_scores(problem, fit.function, choice.instruments, variances=model.values)
-    other = _solved(fit.sums, choice, fit.dual_penalty, noise=omega / float(np.mean(model.values)))
-    units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
-    before, after = (_judged(problem, one.function, units) for one in (fit, other))
-    change = after.contributions - before.contributions
-    stderr = clustered_error(change, units)
-    numbers |= {"change of the honest score": float(change.mean()), "with standard error": stderr}
-    used = change.mean() < -2 * stderr
-    steps.append(Step("efficient weights", "used" if used else "tried and not used", numbers))
-    return other if used else fit
-
-
-def _solved(sums: Sums, choice: Choice, dual_penalty: float, noise: np.ndarray | None = None) -> Fit:
-    """The fit with λ1 = σ² / n, σ² that of the residual on all rows."""
-    system, variance = MomentSystem(sums, dual_penalty, noise=noise), choice.variance
-    for _ in range(ROUNDS):
-        penalty = variance / sums.rows
-        theta = system.weights(penalty)
-        before, variance = variance, max(sums.residual_variance(theta), 1e-12 * (sums.square or 0) / sums.rows)
-        if abs(variance - before) < SETTLED * before:
-            break
-    return Fit(sums, LinearFunction(choice.features, theta), penalty, dual_penalty, noise)
-
-
-def _moment(samples: Samples, function: LinearFunction) -> np.ndarray:
-    """Σ_k w_k f(p_k) in float64, some rows at a time."""
-    tiles = np.array_split(np.arange(len(samples.target)), 1 + len(samples.target) // 4096)
-    parts = (moment_features(function.features, samples.points[tile], samples.weights[tile]) for tile in tiles)
-    return np.concatenate([part @ function.weights for part in parts])
-
-
-def _judged(problem: Problem, function: LinearFunction, units: np.ndarray) -> Score:
-    """The honest score on the first rows, as many as there are units for."""
-    if not isinstance(problem.source, Dataset):
-        raise RuntimeError("a model is chosen on a finite data set")
-    sample = {name: column[: len(units)] for name, column in problem.source.table.items()}
-    return honest_score(problem, lambda xs: function.features(xs) @ function.weights, sample=sample, groups=units)
-
-
-def _units(groups: Any, rows: int) -> np.ndarray:
-    """The number (n,) of each row's group, from 0; each row by itself where groups are none, or too few for folds."""
-    if groups is None:
-        return np.arange(rows)
-    distinct, units = np.unique(np.asarray(groups), return_inverse=True)
-    return units if len(distinct) >= 2 * FOLDS else np.arange(rows)
+    if isinstance(key, int | np.integer):
+        return int(key)
+    return int(np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel()).integers(2**31 - 1))

@@ -114,7 +114,7 @@ def regression_evidence(
     return jnp.sum(jax.vmap(one)(model.amplitudes, model.noises, responses.T))
 
 
-class Found(NamedTuple):
+class Maximum(NamedTuple):
     """The hyper-parameters of a maximum, its log evidence with the log hyper-prior, and what it took."""
 
     parameters: Any
@@ -122,7 +122,7 @@ class Found(NamedTuple):
     evaluations: int
 
 
-def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any, *, start: Any = None) -> Found:
+def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any, *, start: Any = None) -> Maximum:
     """A maximum of objective(parameters, *data) + log hyper-prior by L-BFGS from the start (by default the centre).
 
     `centre` is a pytree of positive numbers (a kernel, say); the logarithms of its leaves have independent normal
@@ -155,10 +155,10 @@ def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any,
         )
         moves[free] = found.x
         best = jax.tree.map(np.asarray, _moved(centre, jnp.asarray(moves)))
-    return Found(best, -float(found.fun), evaluations)
+    return Maximum(best, -float(found.fun), evaluations)
 
 
-def likely(objective: Callable[..., Any], maximum: Any, spread: Any, data: Any) -> list[Any]:
+def posterior_points(objective: Callable[..., Any], maximum: Any, spread: Any, data: Any) -> list[Any]:
     """2 p parameters around a maximum of `maximise` whose logarithms have the mean and covariance of their posterior.
 
     By Laplace's approximation that is N(log maximum, Λ), Λ⁻¹ = spread⁻² - ∇² objective, for the p numbers that are

@@ -50,9 +50,9 @@ def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int 
     """The honest score of closed forms like the fit, each on a fold that it was not fitted to; None for few rows.
 
     The features and penalties are the fit's, chosen on all rows: what is left out of a fit is the solution alone.
-    Groups, such as episodes, stay in one fold. Data sets of more than 40,000 rows are judged by their first 40,000.
+    Groups, such as episodes, stay in one fold. Data sets of more than 40,000 rows are judged by 40,000 of them.
     """
-    sample, labels = _sample(problem, groups)
+    sample, labels = _sample(problem, groups, seed)
     folds = _folds(labels, seed)
     if folds is None:
         return None
@@ -77,12 +77,12 @@ def held_out_groups(
     problem: Problem, fit: LinearFit, numbers: np.ndarray, *, groups: Any = None, seed: int = 0
 ) -> HeldOut | None:
     """The same of fits without each group, at the rows of that group; `numbers` (n,) say which group a row is in."""
-    rows = problem.source.rows  # type: ignore[attr-defined]
-    chosen = np.sort(np.random.default_rng(seed).permutation(rows)[:ROWS])
-    labels = chosen if groups is None else np.unique(np.asarray(groups)[chosen], return_inverse=True)[1]
+    source: Any = problem.source
+    chosen = source.order(groups)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
+    labels = np.arange(len(chosen)) if groups is None else _first_come(np.asarray(groups)[chosen])
     if len(np.unique(labels)) < 2 * SCORE_FOLDS or len(chosen) < 6 * SCORE_FOLDS:
         return None
-    terms = double_terms_of(problem, _rows(problem.source.table, chosen))  # type: ignore[attr-defined]
+    terms = double_terms_of(problem, _rows(source.table, chosen))
     count, width = terms.points.shape[1:]
     own, fitted = np.empty(terms.weights.shape), np.empty(terms.weights.shape)
     for group in np.unique(numbers):
@@ -110,7 +110,7 @@ def held_out_once(
     problem: Problem, fit: Callable[[Problem], Callable[[np.ndarray], Any]], *, groups: Any = None, seed: int = 0
 ) -> HeldOut | None:
     """The same of one function, fitted by `fit` to three quarters of the rows and judged on the fourth."""
-    sample, labels = _sample(problem, groups)
+    sample, labels = _sample(problem, groups, seed)
     folds = _folds(labels, seed)
     if folds is None:
         return None
@@ -144,14 +144,20 @@ def mean_square(problem: Problem, function: Callable[[np.ndarray], Any], sample:
     return total / rows
 
 
-def _sample(problem: Problem, groups: Any) -> tuple[Sample, np.ndarray]:
-    """At most `ROWS` first rows of the data, and the number of each one's group."""
-    if not isinstance(problem.source, Dataset):
+def _sample(problem: Problem, groups: Any, seed: int) -> tuple[Sample, np.ndarray]:
+    """At most `ROWS` rows of the data, the same whatever order they come in, and the number of each one's group."""
+    source = problem.source
+    if not isinstance(source, Dataset):
         raise RuntimeError("a closed form was fitted to a finite data set")
-    sample = {name: column[:ROWS] for name, column in problem.source.table.items()}
-    rows = min(problem.source.rows, ROWS)
-    labels = np.arange(rows) if groups is None else np.unique(np.asarray(groups)[:ROWS], return_inverse=True)[1]
-    return sample, labels
+    chosen = source.order(groups)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
+    labels = np.arange(len(chosen)) if groups is None else _first_come(np.asarray(groups)[chosen])
+    return _rows(source.table, chosen), labels
+
+
+def _first_come(labels: np.ndarray) -> np.ndarray:
+    """The number (n,) of each label, in the order in which they first appear: what they are called does not matter."""
+    _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[number])
 
 
 def _folds(labels: np.ndarray, seed: int) -> np.ndarray | None:

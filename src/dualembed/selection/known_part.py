@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.linalg import solve
 
 from dualembed.linear.candidates import RidgePath
+from dualembed.linear.rows import Rows
 from dualembed.problems.base import TILE
-from dualembed.selection.rows import Rows
-from dualembed.selection.shapes import OFFSET_KERNELS, feature_maps
 from dualembed.spaces.features import FeatureMap, evaluate_features
+from dualembed.tuning import SEARCH
 
-LANDMARKS = 300
 FOLDS = 5
 RIDGES = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)
-NOISE = 0.1  # of the target's variance, that its regression must leave less than: else it is no known part
 
 
-def known_part(rows: Rows, groups: np.ndarray, *, count: int, rng: np.random.Generator) -> RidgePath | None:
+def known_part(rows: Rows, groups: np.ndarray, *, count: int, features: Iterable[FeatureMap]) -> RidgePath | None:
     """E[target | first point] as a part of f to begin with, fitted to all rows and without each group.
+
+    It is in the one of several `features` that predicts groups left out best.
 
     Where the target is a sharp function of the state, f is one too; what is left of f is smooth, and no noisy moment
     has to find the sharp part again. None where the target is constant, where rows have weights, or where a tenth of
@@ -32,17 +32,17 @@ def known_part(rows: Rows, groups: np.ndarray, *, count: int, rng: np.random.Gen
     if variance <= 1e-20 * float(np.mean(target**2)) or not np.all(rows.weights[:, 0] == 1):
         return None
     best: tuple[float, float, FeatureMap, GroupedRegression] | None = None
-    for features in feature_maps(rows, OFFSET_KERNELS, LANDMARKS, rng):
-        regression = GroupedRegression.of(features, rows.points[:, 0], target, groups, count)
+    for own in features:
+        regression = GroupedRegression.of(own, rows.points[:, 0], target, groups, count)
         for ridge in RIDGES:
             error = regression.error(ridge)
             if best is None or error < best[0]:
-                best = error, ridge, features, regression
-    if best is None or best[0] > NOISE * variance:
+                best = error, ridge, own, regression
+    if best is None or best[0] > SEARCH.known_noise * variance:
         return None
-    _, ridge, features, regression = best
+    _, ridge, chosen, regression = best
     weights = [regression.weights(ridge), *(regression.weights(ridge, [group]) for group in range(count))]
-    return RidgePath(features, np.array([ridge]), np.stack([*weights, weights[0]])[None])
+    return RidgePath(chosen, np.array([ridge]), np.stack([*weights, weights[0]])[None])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was tried and what was chosen, for people to read."""
+"""What was tried and what was chosen, for people to read and for solvers to use."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 
 from dualembed.saddle import Saddle
-from dualembed.solvers.closed_form import ClosedForm
+from dualembed.solvers.base import Solver
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class Choice:
     """One choice: the question, the answer in words, and the numbers it was made by."""
 
     question: str
@@ -23,15 +23,18 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
-    """Every choice in order, and the saddle that they add up to, ready for any other solver.
+class Selection:
+    """Every choice in order, one line each."""
 
-    `solver` is the closed form that solved it; None where f was found otherwise.
-    """
-
-    steps: tuple[Step, ...]
-    saddle: Saddle = dataclasses.field(repr=False)
-    solver: ClosedForm | None = dataclasses.field(default=None, repr=False)
+    steps: tuple[Choice, ...]
 
     def __str__(self) -> str:
         return "\n".join(str(step) for step in self.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record(Selection):
+    """The same with the saddle that the choices add up to, and the solver that solved it: ready for any other one."""
+
+    saddle: Saddle = dataclasses.field(repr=False)
+    solver: Solver | None = dataclasses.field(default=None, repr=False)

@@ -14,23 +14,18 @@ import numpy as np
 from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
 from dualembed.problems.base import Problem, iter_terms
-from dualembed.selection.evidence import Found, evidence, likely, maximise, moments, padded
+from dualembed.selection.evidence import Maximum, evidence, maximise, moments, padded, posterior_points
 from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, of_unit_norm, orthonormal
-from dualembed.selection.record import Step
+from dualembed.selection.record import Choice
 from dualembed.sources import Dataset
 from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap, whitened
+from dualembed.tuning import SEARCH
 
 FEWEST = 5  # rows
-BUDGET = 750_000  # kernel values of one evaluation of the evidence: it bounds the rows of the search
-SEARCH_ROWS = (2000, 5000)
-FINAL_ROWS = 20_000  # that instruments are made orthonormal on
 ROUNDS = 4  # of hyper-parameters and noise in turn
-PREFERENCE = 1.0  # for the rougher family, in log evidence: it costs little accuracy, and its bands are honest
 NEGLIGIBLE = 0.01  # weight below which a family is left out
-LACK_OF_FIT = 5.0  # standard deviations beyond which richer spaces are called for
 LANDMARK_BLOCK = 30  # landmarks of the evidence are padded to a multiple of it
-UNSPANNED = 0.01  # share of the kernel's variance that landmarks may miss
 
 FAMILIES: dict[str, type[kernels.Matern52] | type[kernels.Gaussian]] = {
     "Matern52": kernels.Matern52,  # the rougher first
@@ -49,12 +44,10 @@ class Level:
 
 
 LEVELS = (Level(120, 300, 1e-4, 1.0), Level(300, 500, 1e-6, 0.7), Level(500, 800, 1e-8, 0.7))
-FINAL_LANDMARKS = (500, 1000)  # at least and at most, one for each ROWS_A_LANDMARK: the fit itself is only one solve
-ROWS_A_LANDMARK = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Samples:
+class MomentSample:
     """What n samples say: points (n, K, d), weights (n, K), target y - offset (n,), context (n, c), in float64.
 
     `columns` are those of the context without a copy of the target, on which a square loss does not depend.
@@ -67,10 +60,10 @@ class Samples:
     known: np.ndarray
     columns: tuple[int, ...]
 
-    def some(self, rows: np.ndarray) -> Samples:
+    def some(self, rows: np.ndarray) -> MomentSample:
         """Those rows."""
         parts = (self.points[rows], self.weights[rows], self.target[rows], self.context[rows])
-        return Samples(*parts, self.known, self.columns)
+        return MomentSample(*parts, self.known, self.columns)
 
     @property
     def places(self) -> np.ndarray:
@@ -79,7 +72,7 @@ class Samples:
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class Model:
     """A kernel for f on its landmarks, instruments for the dual, and the variance of the residual they leave.
 
     The kernel is a smooth part plus a trend, each the mean of the families' by the weight of their evidence: the
@@ -94,11 +87,11 @@ class Choice:
     widths: np.ndarray
     weights: np.ndarray
     variance: float
-    candidates: dict[str, Found]
+    candidates: dict[str, Maximum]
     likely: tuple[tuple[float, Kernel], ...] = ()  # (weight, kernel): what the kernel may be too, by its posterior
 
 
-def read(problem: Problem) -> Samples:
+def read_moments(problem: Problem) -> MomentSample:
     if not isinstance(problem.source, Dataset):
         raise checks.InputError("a model is chosen on a finite data set; use sources.Dataset as the source")
     tiles = list(iter_terms(problem))
@@ -114,46 +107,49 @@ def read(problem: Problem) -> Samples:
         checks.array(f"Terms.{name}", values)
     columns = tuple(j for j in range(context.shape[1]) if not np.array_equal(context[:, j], target)) or (0,)
     known = np.asarray(tiles[0].known or (False,) * weights.shape[1], dtype=bool)
-    return Samples(points, weights, target - offset, context, known, columns)
+    return MomentSample(points, weights, target - offset, context, known, columns)
 
 
-def choose(samples: Samples, rng: np.random.Generator) -> tuple[Choice, list[Step]]:
+def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list[Choice]]:
     """The model at the first level that leaves nothing for a richer dual to find, on as many landmarks as it needs."""
     rows = rng.permutation(len(samples.target))
-    steps: list[Step] = []
-    choice = None
+    steps: list[Choice] = []
+    model = None
     for number, level in enumerate(LEVELS):
-        wanted = int(np.clip(BUDGET // (samples.weights.shape[1] * level.primal), *SEARCH_ROWS))
+        affordable = SEARCH.evidence_budget // (samples.weights.shape[1] * level.primal)
+        wanted = int(np.clip(affordable, *SEARCH.evidence_rows))
         search = samples.some(rows[:wanted])
-        choice = _choice(search, level, choice, rng=rng)
-        steps += _steps(choice, search)
+        model = _choice(search, level, model, rng=rng)
+        steps += _steps(model, search)
         if number + 1 == len(LEVELS):
             break
-        lack = _lack_of_fit(choice, search, LEVELS[number + 1], rng=rng)
-        verdict = "no" if lack <= LACK_OF_FIT else "yes, both spaces are made richer"
-        steps.append(Step("can a richer dual predict the residual", verdict, {"standard deviations": lack}))
-        if lack <= LACK_OF_FIT:
+        lack = _lack_of_fit(model, search, LEVELS[number + 1], rng=rng)
+        verdict = "no" if lack <= SEARCH.lack_of_fit else "yes, both spaces are made richer"
+        steps.append(Choice("can a richer dual predict the residual", verdict, {"standard deviations": lack}))
+        if lack <= SEARCH.lack_of_fit:
             break
-    if choice is None:
+    if model is None:
         raise RuntimeError("there is at least one level")
-    choice = dataclasses.replace(choice, likely=_likely(choice, search))
-    return _enlarged(choice, samples.some(rows[:FINAL_ROWS]), level, steps=steps, rng=rng), steps
+    model = dataclasses.replace(model, likely=_likely(model, search))
+    return _enlarged(model, samples.some(rows[: SEARCH.final_rows]), level, steps=steps, rng=rng), steps
 
 
-def _enlarged(choice: Choice, samples: Samples, level: Level, *, steps: list[Step], rng: np.random.Generator) -> Choice:
+def _enlarged(
+    model: Model, samples: MomentSample, level: Level, *, steps: list[Choice], rng: np.random.Generator
+) -> Model:
     """The same kernels on landmarks enough to span them, where the search made do with fewer."""
-    features = choice.features
-    size = int(np.clip(len(samples.target) // ROWS_A_LANDMARK, *FINAL_LANDMARKS))
-    missed = _unspanned(choice.kernel.left, features, samples.places)
-    if missed > UNSPANNED:
-        features = whitened(choice.kernel, landmarks_among(samples.places, size, rng))
-        numbers = {"share of its variance that they miss": _unspanned(choice.kernel.left, features, samples.places)}
+    features = model.features
+    size = int(np.clip(len(samples.target) // SEARCH.rows_a_landmark, *SEARCH.final_landmarks))
+    missed = _unspanned(model.kernel.left, features, samples.places)
+    if missed > SEARCH.unspanned:
+        features = whitened(model.kernel, landmarks_among(samples.places, size, rng))
+        numbers = {"share of its variance that they miss": _unspanned(model.kernel.left, features, samples.places)}
         numbers["with those of the search"] = missed
-        steps.append(Step("landmarks of f", f"{len(features.landmarks)}", numbers))
+        steps.append(Choice("landmarks of f", f"{len(features.landmarks)}", numbers))
     most = min(max(size, level.dual), len(samples.target) // 2)
     centres = landmarks_among(samples.context, most, rng)
-    instruments = orthonormal(choice.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
-    return dataclasses.replace(choice, features=features, instruments=of_unit_norm(instruments))
+    instruments = orthonormal(model.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
+    return dataclasses.replace(model, features=features, instruments=of_unit_norm(instruments))
 
 
 def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> float:
@@ -163,7 +159,7 @@ def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> flo
     return float(1 - np.mean(spanned / np.asarray(kernel.diagonal(some))))
 
 
-def _choice(search: Samples, level: Level, before: Choice | None, *, rng: np.random.Generator) -> Choice:
+def _choice(search: MomentSample, level: Level, before: Model | None, *, rng: np.random.Generator) -> Model:
     """Instruments and kernel of one level; the first level looks at its instruments again with a first f in hand."""
     inputs = search.context[:, search.columns]
     widest = deviations(inputs) * np.sqrt(inputs.shape[1])
@@ -188,8 +184,8 @@ def _choice(search: Samples, level: Level, before: Choice | None, *, rng: np.ran
 
 
 def _most_evident(
-    search: Samples, instruments: Instruments, landmarks: np.ndarray, *, widths: np.ndarray, before: Choice | None
-) -> Choice:
+    search: MomentSample, instruments: Instruments, landmarks: np.ndarray, *, widths: np.ndarray, before: Model | None
+) -> Model:
     """The most evident kernel for f, its noise and hyper-parameters found in turn."""
     q = instruments(search.context)
     size = float(np.mean(search.target**2)) or 1.0
@@ -208,13 +204,13 @@ def _most_evident(
         variance = max(left, 1e-12 * size)
         if settled:
             break
-    return Choice(shares, kernel, features, instruments, search.columns, widths, theta, variance, found)
+    return Model(shares, kernel, features, instruments, search.columns, widths, theta, variance, found)
 
 
-def _averaged(found: dict[str, Found]) -> tuple[dict[str, float], Sum]:
+def _averaged(found: dict[str, Maximum]) -> tuple[dict[str, float], Sum]:
     """(weights of the families, mean of their kernels) by evidence."""
     rougher = next(iter(FAMILIES))
-    values = np.array([one.value + PREFERENCE * (name == rougher) for name, one in found.items()])
+    values = np.array([one.value + SEARCH.rougher * (name == rougher) for name, one in found.items()])
     weights = np.exp(values - values.max())
     weights = np.where(weights < NEGLIGIBLE * weights.sum(), 0.0, weights)
     shares = {name: float(weight) for name, weight in zip(found, weights / weights.sum(), strict=True) if weight}
@@ -228,29 +224,29 @@ def _averaged(found: dict[str, Found]) -> tuple[dict[str, float], Sum]:
     return shares, kernel
 
 
-def _maximum(family: str, search: Samples, data: Any, last: Found | None) -> Found:
+def _maximum(family: str, search: MomentSample, data: Any, last: Maximum | None) -> Maximum:
     """The most evident kernel of one family, from where it was, or from two starts where it was nowhere."""
     centre, spread, narrow = _prior(family, search)
     starts = [centre, narrow] if last is None else [last.parameters]
     return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
 
 
-def _likely(choice: Choice, search: Samples) -> tuple[tuple[float, Kernel], ...]:
+def _likely(model: Model, search: MomentSample) -> tuple[tuple[float, Kernel], ...]:
     """Kernels of every family around its most evident one, weighted as hyper-parameters and families are."""
-    q = choice.instruments(search.context)
-    noise = choice.variance * np.eye(q.shape[1])
+    q = model.instruments(search.context)
+    noise = model.variance * np.eye(q.shape[1])
     seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
-    landmarks = np.asarray(choice.features.landmarks)
+    landmarks = np.asarray(model.features.landmarks)
     with jax.enable_x64(True):
         data = seen, jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))
     found = []
-    for family, share in choice.shares.items():
-        around = likely(evidence, choice.candidates[family].parameters, _prior(family, search)[1], data)
+    for family, share in model.shares.items():
+        around = posterior_points(evidence, model.candidates[family].parameters, _prior(family, search)[1], data)
         found += [(share / len(around), to_numpy(kernel)) for kernel in around]
     return tuple(found)
 
 
-def _prior(family: str, search: Samples) -> tuple[Sum, Sum, Sum]:
+def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
     """(centre, spread of the logarithms, a narrow start) of the kernel amplitude · family + trend.
 
     Bandwidths are near the typical distance of two points, and amplitudes such that f could explain the targets.
@@ -279,7 +275,7 @@ def _prior(family: str, search: Samples) -> tuple[Sum, Sum, Sum]:
 
 
 def _posterior_mean(
-    search: Samples, features: LandmarkMap, q: np.ndarray, *, variance: float
+    search: MomentSample, features: LandmarkMap, q: np.ndarray, *, variance: float
 ) -> tuple[np.ndarray, float]:
     """(weights of f, mean squared residual) on the rows of the search."""
     g = moment_features(features, search.points, search.weights)
@@ -289,24 +285,24 @@ def _posterior_mean(
     return theta, float(np.mean((search.target - g @ theta) ** 2))
 
 
-def _responses(search: Samples, choice: Choice) -> np.ndarray:
+def _responses(search: MomentSample, model: Model) -> np.ndarray:
     """What the moment is made of, (n, J): the target, and the parts that the context does and does not determine."""
-    values = (choice.features(search.places) @ choice.weights).reshape(search.weights.shape) * search.weights
+    values = (model.features(search.places) @ model.weights).reshape(search.weights.shape) * search.weights
     parts = [values[:, flags].sum(axis=1) for flags in (search.known, ~search.known)]
     return np.stack([search.target, *parts], axis=1)
 
 
-def _lack_of_fit(choice: Choice, search: Samples, richer: Level, *, rng: np.random.Generator) -> float:
+def _lack_of_fit(model: Model, search: MomentSample, richer: Level, *, rng: np.random.Generator) -> float:
     """How many standard deviations a richer dual's view of the residuals is beyond what noise would show it.
 
     Σ_{i≠j} q_i·q_j e_i e_j over its own, for instruments q that are orthogonal to those already used.
     """
-    kernel = kernel_on(search.columns, choice.widths * richer.narrowing, search.context.shape[1])
+    kernel = kernel_on(search.columns, model.widths * richer.narrowing, search.context.shape[1])
     centres = landmarks_among(search.context, min(richer.dual, len(search.target) // 2), rng)
-    used = choice.instruments(search.context)
+    used = model.instruments(search.context)
     q = orthonormal(kernel, search.context, centres, tolerance=1e-4)(search.context)
     q = q - used @ (used.T @ q / len(q))
-    residual = search.target - moment_features(choice.features, search.points, search.weights) @ choice.weights
+    residual = search.target - moment_features(model.features, search.points, search.weights) @ model.weights
     scores = q * residual[:, None]
     sums, squares = scores.sum(axis=0), scores.T @ scores
     surplus = float(sums @ sums - np.trace(squares))
@@ -321,23 +317,23 @@ def landmarks_among(places: np.ndarray, count: int, rng: np.random.Generator) ->
     return distinct[rng.permutation(len(distinct))[:count]]
 
 
-def _steps(choice: Choice, search: Samples) -> list[Step]:
-    relative = choice.widths / deviations(search.context[:, search.columns])
-    dual = f"Gaussian kernel of bandwidths {_listed(relative)} standard deviations, {choice.instruments.size} moments"
+def _steps(model: Model, search: MomentSample) -> list[Choice]:
+    relative = model.widths / deviations(search.context[:, search.columns])
+    dual = f"Gaussian kernel of bandwidths {_listed(relative)} standard deviations, {model.instruments.size} moments"
     points = deviations(search.places)
     parts = []
-    for family, share in choice.shares.items():
-        smooth: Any = choice.candidates[family].parameters.left
+    for family, share in model.shares.items():
+        smooth: Any = model.candidates[family].parameters.left
         widths = _listed(smooth.kernel.bandwidth / points)
         parts.append(
             f"{share:.0%} {family} of bandwidths {widths} standard deviations, variance {smooth.amplitude:.3g}"
         )
-    primal = " and ".join(parts) + f", on {len(choice.features.landmarks)} landmarks, with a level and a slope"
-    numbers = {f"log evidence of {name}": found.value for name, found in choice.candidates.items()}
+    primal = " and ".join(parts) + f", on {len(model.features.landmarks)} landmarks, with a level and a slope"
+    numbers = {f"log evidence of {name}": found.value for name, found in model.candidates.items()}
     return [
-        Step("dual", dual),
-        Step("f", primal, numbers),
-        Step("residual variance", f"{choice.variance:.4g}", {"rows searched": len(search.target)}),
+        Choice("dual", dual),
+        Choice("f", primal, numbers),
+        Choice("residual variance", f"{model.variance:.4g}", {"rows searched": len(search.target)}),
     ]
 
 

@@ -3,6 +3,7 @@
 from dualembed.estimates import Estimate
 from dualembed.linear.spread import Spread, Uncertainty
 from dualembed.linear.sums import Sums as Statistics
+from dualembed.solvers.averaged import AveragedPaths
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve
 from dualembed.solvers.closed_form import ClosedForm, SparseForm, standard_errors
 from dualembed.solvers.embedding_sgd import CentredEmbeddingSGD, EmbeddingSGD, Preconditioner
@@ -11,6 +12,7 @@ from dualembed.solvers.newton import Newton
 from dualembed.solvers.stochastic import StochasticSolver
 
 __all__ = [
+    "AveragedPaths",
     "CentredEmbeddingSGD",
     "ClosedForm",
     "DivergenceWarning",

@@ -9,12 +9,9 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.problems.base import Problem, iter_terms
+from dualembed.tuning import SEARCH
 
 FEWEST = 5  # rows
-GROUPS = 40
-LEFT_OUT = 10  # groups that fits are made without
-FEWEST_GROUPS = 5  # below which groups are cut into blocks
-MOST_OF_ROWS = 0.5  # that one label may have, beyond which it is cut into blocks
 PLACES = 1000  # rows that a fit remembers where they are
 
 
@@ -74,6 +71,11 @@ class Groups(NamedTuple):
     by_label: bool
 
     @property
+    def shares(self) -> np.ndarray:
+        """How much of the data each left-out group is, (K,)."""
+        return np.asarray(self.units / self.units.sum())
+
+    @property
     def left_out(self) -> np.ndarray:
         """The number (n,) of each row's left-out group."""
         return np.asarray(self.into[self.numbers])
@@ -90,17 +92,17 @@ def assign_groups(rows: Rows, labels: np.ndarray | None, rng: np.random.Generato
     if labels is not None:
         own = np.unique(check_labels(labels, count), return_inverse=True)[1]
         sizes = np.bincount(own)
-        if len(sizes) >= FEWEST_GROUPS and sizes.max() <= MOST_OF_ROWS * count:
-            groups = min(GROUPS, len(sizes))
-            dealt, into = rng.permutation(len(sizes)) % groups, np.arange(groups) % LEFT_OUT
+        if len(sizes) >= SEARCH.fewest_groups and sizes.max() <= SEARCH.most_of_rows * count:
+            groups = min(SEARCH.groups, len(sizes))
+            dealt, into = rng.permutation(len(sizes)) % groups, np.arange(groups) % SEARCH.left_out
             return Groups(dealt[own], into, np.bincount(into[dealt]), True)
-    groups = min(GROUPS, count)
+    groups = min(SEARCH.groups, count)
     numbers = np.empty(count, dtype=int)
     if labels is None:
-        numbers[rows.order()], into = rng.permutation(count) % groups, np.arange(groups) % LEFT_OUT
+        numbers[rows.order()], into = rng.permutation(count) % groups, np.arange(groups) % SEARCH.left_out
     else:
         numbers[np.argsort(own, kind="stable")] = np.arange(count) * groups // count
-        into = np.arange(groups) * min(LEFT_OUT, groups) // groups
+        into = np.arange(groups) * min(SEARCH.left_out, groups) // groups
     return Groups(numbers, into, np.bincount(into[numbers]), False)
 
 

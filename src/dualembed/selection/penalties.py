@@ -1,19 +1,27 @@
-"""Penalties from the data: that of f by moment evidence, that of the dual by prediction."""
+"""Choices on the sums of moments: penalties of f and of the dual, products across folds, efficient weights."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums
-from dualembed.selection.record import Step
+from dualembed.selection.honest_score import clustered_error
+from dualembed.selection.record import Choice
+from dualembed.selection.regression import cross_fit
+from dualembed.tuning import SEARCH
 
+FOLDS = 5
+FEWEST = 6 * FOLDS  # rows of efficient weights: the honest score, which judges them, needs as many
 ROUNDS = 10  # of the noise and the amplitude in turn
 RATIOS = np.geomspace(1e-10, 1e4, 85)  # of the penalty to the largest eigenvalue of the normal matrix
 DUAL_RATIOS = np.geomspace(1e-10, 10.0, 56)  # of the dual's penalty to the largest variance of its features
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of a variance's own model, against a constant
 
 
-def evident_penalty(sums: Sums, dual_penalty: float) -> float:
+def evidence_penalty(sums: Sums, dual_penalty: float) -> float:
     """λ1 = σ² / (n a²) at the most evident amplitude a of the prior θ ~ N(0, a² I), σ² the residual variance.
 
     With moments whose noise is N(0, σ² I / n) and s_j the eigenvalues of AᵀWA, in the eigenvectors' coordinates
@@ -39,7 +47,7 @@ def evident_penalty(sums: Sums, dual_penalty: float) -> float:
     return penalty
 
 
-def predictive_penalty(sums: Sums) -> tuple[float, Step]:
+def prediction_penalty(sums: Sums) -> tuple[float, Choice]:
     """λ2 with which the dual's features best predict the moment's on folds left out, by ridge regression; in words too.
 
     What the context does not tell of the moment's features g is noise in E[φg]. It draws f towards plain regression
@@ -50,7 +58,7 @@ def predictive_penalty(sums: Sums) -> tuple[float, Step]:
     values = np.linalg.eigvalsh(sums.mean_dual[1:, 1:])
     folds = [fold for fold in range(sums.groups) if 0 < sums.count[fold] < sums.rows]
     if not folds or not np.any(values > 0):
-        return 0.0, Step("penalty of the dual", "none, since the context says nothing")
+        return 0.0, Choice("penalty of the dual", "none, since the context says nothing")
     constant = np.sqrt(sums.mean_dual[0, 0])
     mean = sums.cross.sum(axis=0)[0] / (constant * sums.rows)
     duals = [sums.dual[fold][1:, 1:] for fold in folds]
@@ -63,7 +71,7 @@ def predictive_penalty(sums: Sums) -> tuple[float, Step]:
         errors += _ridge_errors(dual, cross, own_dual, own_cross, penalties=penalties)
     best = float(penalties[np.argmin(errors)])
     worth = {"moments": len(values), "that count as": float(np.sum(values / (values + best)))}
-    return best, Step("penalty of the dual", f"{best:.3g}, by prediction", worth)
+    return best, Choice("penalty of the dual", f"{best:.3g}, by prediction", worth)
 
 
 def _ridge_errors(
@@ -76,3 +84,66 @@ def _ridge_errors(
     square = (pulled @ pulled.T) * (vectors.T @ new_dual @ vectors)
     shared = np.sum(pulled * (vectors.T @ new_cross), axis=1)
     return np.sum((weights @ square) * weights, axis=1) - 2 * weights @ shared
+
+
+def choose_products(sums: Sums, penalty: float, dual_penalty: float) -> tuple[Sums, Choice]:
+    """The sums of the folds, or of all rows as one, and the choice in words.
+
+    A moment and its target share their rows' noise, which draws f towards plain regression: a little with few moments,
+    but equations of long memory (a discount near 1, long hitting times) make much of a little. Products across folds
+    are free of it. Where there is more noise than signal in some direction of f they are not positive, and to solve
+    with them does more harm than the bias.
+    """
+    system = MomentSystem(sums, dual_penalty)
+    lowest = float(system.spectrum[0]) / penalty if penalty > 0 else -np.inf
+    across = lowest > SEARCH.most_negative
+    answer = "across folds, without many-moment bias" if across else "all rows together"
+    numbers = {
+        "moments a row": len(system.target) / sums.rows,
+        "lowest eigenvalue across folds over the penalty": lowest,
+    }
+    return sums if across else sums.merged(), Choice("products of moments", answer, numbers)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variances:
+    """σ²(κ) at each row, (n,), how far it is from a constant (share 0), and what it gains over one.
+
+    `gain` is the mean gain in log likelihood of a held-out residual, a Gaussian one, with its standard error.
+    """
+
+    values: np.ndarray
+    share: float
+    gain: float
+    stderr: float
+
+    @property
+    def helpful(self) -> bool:
+        """Whether the gain is beyond doubt."""
+        return self.share > 0 and self.gain > 2 * self.stderr
+
+
+def variances(
+    contexts: np.ndarray, residuals: np.ndarray, rng: np.random.Generator, *, units: np.ndarray | None = None
+) -> Variances:
+    """A smooth model of E[residual² | κ], shrunk towards the mean as far as held-out residuals ask for.
+
+    σ²(κ) = (1 - share) σ² + share · v(κ), v a kernel regression of the squared residuals, each row's from other rows
+    and, where `units` (n,) numbers groups that depend on each other, from other groups.
+    """
+    squares = residuals**2
+    mean = float(squares.mean())
+    best = Variances(np.full(len(squares), mean), 0.0, 0.0, 0.0)
+    if mean == 0 or len(squares) < FEWEST:
+        return best
+    units = np.arange(len(squares)) if units is None else units
+    blocks = (rng.permutation(units.max() + 1) % (2 * FOLDS))[units]
+    uses = (np.arange(2 * FOLDS) // 2 != np.arange(FOLDS)[:, None])[None]
+    model = np.maximum(cross_fit(contexts, squares, blocks, uses=uses, rng=rng)[0], SEARCH.lowest_variance * mean)
+    constant = -0.5 * (np.log(mean) + squares / mean)
+    for share in SHARES:
+        values = (1 - share) * mean + share * model
+        gains = -0.5 * (np.log(values) + squares / values) - constant
+        if gains.mean() > best.gain:
+            best = Variances(values, share, float(gains.mean()), clustered_error(gains, units))
+    return best

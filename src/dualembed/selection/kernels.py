@@ -1,0 +1,192 @@
+"""Which kernels f is made of, where its own features test the equation, as they do for transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualembed import kernels
+from dualembed.linear.averaging import Weighing, by_merit, excess, probes_among
+from dualembed.linear.candidates import RidgePath
+from dualembed.linear.fit import LinearFit
+from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.path import Average
+from dualembed.linear.rows import Groups, Rows, deviations, sample_places
+from dualembed.linear.sums import gather
+from dualembed.problems.base import Problem
+from dualembed.saddle import Saddle
+from dualembed.selection.known_part import known_part
+from dualembed.selection.record import Choice
+from dualembed.solvers.averaged import AveragedPaths
+from dualembed.spaces.basis import Basis
+from dualembed.spaces.features import FeatureMap, to_numpy
+from dualembed.spaces.trended import ActionFeatures, Stack, TrendedLandmarks, action_mixing, trended
+from dualembed.tuning import SEARCH
+
+FEWEST_LEFT_OUT = 0.02  # of the rows of a screening, that each of its left-out groups must have
+POINTS = 300  # at which slopes are looked at
+STEP = 0.1  # of slopes, in standard deviations
+MOST_ACTIONS = 12  # that have features of their own
+MOST_CURVED = 13  # coordinates, of which all pairs are features
+
+
+class Shape(NamedTuple):
+    """A kernel of standardised points: its family, its bandwidth in √d standard deviations, and whether f is curved.
+
+    `scales` (d,) are the relative lengths of the coordinates; all alike where they are left out.
+    """
+
+    family: type[Any]
+    bandwidth: float
+    curved: bool = False
+    scales: tuple[float, ...] | None = None
+
+    def kernel(self, dimension: int) -> Any:
+        """The kernel itself."""
+        lengths = 1.0 if self.scales is None else np.asarray(self.scales)
+        return to_numpy(self.family(self.bandwidth * np.sqrt(dimension) * lengths))
+
+
+KERNELS = (Shape(kernels.Matern32, 1.0), Shape(kernels.Matern32, 3.0), Shape(kernels.Matern52, 1.0))
+MORE_KERNELS = (
+    *KERNELS,
+    Shape(kernels.Matern52, 3.0),
+    Shape(kernels.Gaussian, 1.5, True),
+    Shape(kernels.Gaussian, 3.0, True),
+)
+OFFSET_KERNELS = tuple(Shape(kernels.Matern52, width, True) for width in (0.2, 1.0, 3.0))
+STRETCHED = (
+    Shape(kernels.Matern52, 1.5),
+    Shape(kernels.Gaussian, 1.0, True),
+    Shape(kernels.Gaussian, 2.0, True),
+)  # each coordinate by its own length
+
+
+def feature_maps(rows: Rows, shapes: Sequence[Shape], most: int, rng: np.random.Generator) -> list[FeatureMap]:
+    """The features of each kernel, on landmarks among the distinct points: the order of rows does not matter."""
+    width = rows.points.shape[2] - rows.actions
+    used = rows.used
+    places, centre, scale = np.unique(used, axis=0), used.mean(axis=0), deviations(used)
+    codes = np.unique(rows.points[:, :, width:].reshape(-1, rows.actions), axis=0) if rows.actions else np.empty((0, 0))
+    apart = 0 < len(codes) <= MOST_ACTIONS
+    if apart:
+        places, centre, scale, most = (
+            np.unique(places[:, :width], axis=0),
+            centre[:width],
+            scale[:width],
+            most // len(codes),
+        )
+    found: list[FeatureMap] = []
+    for shape in shapes:
+        chosen = places if len(places) <= most else places[np.sort(rng.permutation(len(places))[:most])]
+        curved = shape.curved and 1 < len(centre) <= MOST_CURVED
+        base = trended(shape.kernel(len(centre)), chosen, centre, scale, curved=curved)
+        found.append(ActionFeatures(base, codes, action_mixing(len(codes))) if apart else base)
+    return found
+
+
+def choose_paths(
+    problem: Problem, rows: Rows, groups: Groups, *, headline: Headline | None, rng: np.random.Generator
+) -> tuple[Saddle, AveragedPaths]:
+    """The features of f and the solver for them; from 5,000 rows on kernels are chosen among more of them."""
+    asked = None if headline is None else headline.among(groups.numbers)
+    offset = _known_part(rows, groups.left_out, count=len(groups.units), rng=rng)
+    many = len(rows.target) >= SEARCH.screened and rows.points.shape[2] > 1
+    screened = many and len(np.unique(rows.points[:, 0], axis=0)) > SEARCH.landmarks
+    shapes = screen(problem, rows, groups, headline=asked, rng=rng) if screened else KERNELS
+    space = Basis(Stack(tuple(feature_maps(rows, shapes, SEARCH.landmarks, rng))))
+    return Saddle(problem, space, space), AveragedPaths(groups, headline, offset, judged=screened)
+
+
+def screen(
+    problem: Problem, rows: Rows, groups: Groups, *, headline: Functional | None, rng: np.random.Generator
+) -> tuple[Shape, ...]:
+    """The kernels that suit best, of more than a fit could do with, on some of the rows and few landmarks."""
+    chosen = rows.order()[rng.permutation(len(rows.target))[: SEARCH.screen_rows]]
+    some, into = rows.some(chosen), groups.into % SEARCH.screen_left_out
+    numbers = into[groups.numbers[chosen]]
+    sample = {name: column[chosen] for name, column in problem.source.table.items()}  # type: ignore[attr-defined]
+    counts = np.bincount(numbers, minlength=int(into.max()) + 1)
+    if counts.min() < FEWEST_LEFT_OUT * counts.sum():
+        return KERNELS  # too uneven to judge anything by what is left out
+    offset = _known_part(some, numbers, count=len(counts), rng=rng)
+    probes = probes_among(sample_places(some.points[:, 0], np.ones(len(chosen)), rng)[0])
+    weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive)
+
+    def paths_of(shapes: Sequence[Shape]) -> list[RidgePath]:
+        features = feature_maps(some, shapes, SEARCH.screen_landmarks, rng)
+        known: dict[str, Any] = {"count": len(counts), "offset": offset, "sample": sample}
+        return [weighing.path(each, gather(problem, each, numbers, **known)) for each in features]
+
+    def merits(paths: Sequence[RidgePath]) -> list[np.ndarray]:
+        weights = weighing.weigh(paths)
+        return by_merit(weights, excess(weighing.average(paths, weights), some, numbers))
+
+    shapes, paths = list(MORE_KERNELS), paths_of(MORE_KERNELS)
+    width = some.points.shape[2] - some.actions
+    # Of actions each has a function of its own, and lengths would be those of none.
+    if not some.actions and width <= MOST_CURVED:
+        points = some.points[rng.permutation(len(chosen))[:POINTS], 0]
+        lengths = length_scales(weighing.average(paths, merits(paths)), points, deviations(some.used))
+        more = [shape._replace(scales=tuple(lengths[:width])) for shape in STRETCHED]
+        shapes, paths = shapes + more, paths + paths_of(more)
+    totals = np.array([each.sum() for each in merits(paths)])
+    best = np.argsort(-totals)[: SEARCH.kept_kernels]
+    return tuple(shapes[i] for i in best if totals[i] >= SEARCH.least_merit or i == best[0])
+
+
+def _known_part(rows: Rows, groups: np.ndarray, *, count: int, rng: np.random.Generator) -> RidgePath | None:
+    """The part of f that is known at once, of kernels that suit what is sharp."""
+    features = feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng)
+    return known_part(rows, groups, count=count, features=features)
+
+
+def length_scales(average: Average, points: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """How far f reaches along each coordinate (d,), against the others: the inverse of its slopes, of geometric mean 1.
+
+    The slopes are those of what is left of f beyond a parabola, at points (n, d) whose coordinates are measured by
+    `scale` (d,).
+    """
+    pairs = np.triu_indices(len(scale))
+
+    def parabola(xs: np.ndarray) -> np.ndarray:
+        zs = xs / scale
+        return np.concatenate([np.ones((len(zs), 1)), zs, zs[:, pairs[0]] * zs[:, pairs[1]]], axis=1)
+
+    def value(xs: np.ndarray) -> np.ndarray:
+        parts = zip(average.paths, average.weights, strict=True)
+        return np.sum([path.values_one_way(xs, 0) @ own for path, own in parts], axis=0)
+
+    fitted = np.linalg.lstsq(parabola(points), value(points), rcond=None)[0]
+    slopes = []
+    for move in STEP * np.diag(scale):
+        up, down = (value(points + sign * move) - parabola(points + sign * move) @ fitted for sign in (1, -1))
+        slopes.append(np.sqrt(np.mean(((up - down) / (2 * STEP)) ** 2)))
+    steepest = max(slopes)
+    if steepest == 0:
+        return np.ones(len(scale))
+    ratios = np.minimum(steepest / np.maximum(slopes, steepest / SEARCH.most_stretched), SEARCH.most_stretched)
+    return np.asarray(ratios / np.exp(np.mean(np.log(ratios))))
+
+
+def describe(fit: LinearFit) -> tuple[Choice, ...]:
+    """What a fit is made of, in words."""
+    choices = []
+    for path, weights in zip(fit.candidates.paths, fit.candidates.weights, strict=True):
+        numbers = {f"ridge {ridge:.0e}": float(weight) for ridge, weight in zip(path.ridges, weights, strict=True)}
+        share = f"{weights.sum():.0%} of f, on {path.features.size} features"
+        choices.append(Choice(_name(path.features), share, numbers))
+    groups = Choice("errors", f"from {len(fit.candidates.into)} groups of rows, {len(fit.candidates.shares)} left out")
+    return (*choices, groups)
+
+
+def _name(features: FeatureMap) -> str:
+    """The kernel that features are of, or what kind of features they are."""
+    base = features.base if isinstance(features, ActionFeatures) else features
+    if not isinstance(base, TrendedLandmarks):
+        return type(base).__name__
+    kernel: Any = base.kernel
+    widths = np.atleast_1d(np.asarray(kernel.bandwidth) / np.sqrt(base.dimension))
+    return f"{type(kernel).__name__} of {', '.join(f'{width:.3g}' for width in widths)} √d standard deviations"

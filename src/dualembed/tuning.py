@@ -1,0 +1,140 @@
+"""Every number that was tuned: what it trades, and what was measured for it.
+
+Sizes of tiles and blocks are not here, since they change nothing but time and memory, nor are the thresholds of
+verdicts (`answers.answer.VerdictRules`). "The suite" is `dualembed bench answers`, in ratios of root mean squared
+errors to the best rival's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How models are searched for, by ridge paths and by evidence, and how their errors are made.
+
+    Attributes
+    ----------
+    groups : int
+        Groups of rows that influences are taken over. More give a variance more degrees of freedom, and take memory.
+    left_out : int
+        Groups that solutions are made without, each a part of `groups`. More make the jackknife steadier, at a solve
+        of every candidate each. With 10, 225 of 240 intervals of the suite's logged policies cover, and 292 of 300 of
+        others.
+    fewest_groups : int
+        Labels below which rows are cut into blocks instead: a jackknife over fewer knows next to nothing.
+    most_of_rows : float
+        Share of the rows that one label may have, beyond which blocks stand for groups as well.
+    ridges : tuple of float
+        Ridges of a path, as shares of a feature's mean square. A path ends by itself where smaller ones are hopeless.
+    bias : float
+        How often the square of a ridge's estimated bias counts in squared errors: the estimate is rough, and biases
+        that are too small by half would be believed. Other factors were not tried.
+    hopeless : float
+        A path ends where errors are so many times the least so far, twice in a row: time against a candidate that
+        would have weighed next to nothing, 1 in 600. Not measured by itself.
+    settled : float
+        A path ends where the square of a move is so small a share of the sampling variance, twice in a row. Not
+        measured by itself.
+    headline : float
+        How much of a candidate's weight the headline decides; the places of the data decide the rest. 0.7
+        instead of 0.5, together with `known_noise`, took off-policy ratios from 1.13 to 0.98 (40 cases, seeds 9000 on;
+        chosen on seeds below 320).
+    wrong_sign : float
+        Squared error of the logarithm that a candidate has where f should be above zero and is not.
+    negligible : float
+        Weight below which a candidate is left out: it only takes memory.
+    probes : int
+        Places at which candidates are weighed.
+    landmarks : int
+        Landmarks of a kernel, of all actions together. Time grows with their cube. Where 400 are drawn moves answers
+        by 0.4 of a standard error; 800 did not mend what a sharp policy's values miss.
+    known_landmarks : int
+        Landmarks of the regression that becomes the known part of f.
+    known_noise : float
+        Share of the target's variance that this regression may leave. With 0.9, rewards that are rare or noisy put
+        the regression's own error into every answer (see `headline`).
+    screened : int
+        Rows from which on kernels are chosen among more: the choice takes time, and needs rows to be left out.
+    screen_rows, screen_landmarks, screen_left_out : int
+        Size of that choice: it takes about as long as the fit.
+    kept_kernels : int
+        Kernels that it leaves at most.
+    least_merit : float
+        Weight that each of them must have.
+    most_stretched : float
+        Ratio of two coordinates' length-scales at most: slopes of a pilot are rough.
+    evidence_budget : int
+        Kernel values in one evaluation of the evidence, which bounds the rows of its search.
+    evidence_rows : tuple of int
+        Rows of the search, at least and at most.
+    final_rows : int
+        Rows that instruments are made orthonormal on.
+    rougher : float
+        Preference for the rougher kernel, in log evidence. Gaussian kernels alone are as accurate, but their bands
+        cover less (docs/maths.md).
+    lack_of_fit : float
+        Standard deviations of what a richer dual still predicts, beyond which spaces grow: time
+        against lack of fit.
+    unspanned : float
+        Share of the kernel's variance that landmarks may miss.
+    final_landmarks : tuple of int
+        Landmarks of the fit, at least and at most.
+    rows_a_landmark : int
+        Rows for each of them in between.
+    most_negative : float
+        Lowest eigenvalue of products across folds over the penalty, below which all rows are multiplied together:
+        with more noise than signal, the cure does more harm than the bias.
+    lowest_variance : float
+        Share of the mean below which the variance of a context is not believed.
+    fitted_too_well : float
+        Mean square of residuals left out over that of fitted ones, beyond which errors are widened by the ratio.
+    most_widened : float
+        That ratio at most: beyond it there is no noise to speak of.
+    without_noise : float
+        Mean square of residuals over that of targets, below which there is no noise to widen.
+    digits : float
+        Share of an answer that no standard error is below: what happens once in a million steps no log can rule out.
+    """
+
+    groups: int = 40
+    left_out: int = 10
+    fewest_groups: int = 5
+    most_of_rows: float = 0.5
+    ridges: tuple[float, ...] = tuple(10.0**-power for power in range(11))
+    bias: float = 4.0
+    hopeless: float = 25.0
+    settled: float = 1e-3
+    headline: float = 0.7
+    wrong_sign: float = 100.0
+    negligible: float = 1e-4
+    probes: int = 300
+    landmarks: int = 400
+    known_landmarks: int = 300
+    known_noise: float = 0.1
+    screened: int = 5000
+    screen_rows: int = 4000
+    screen_landmarks: int = 200
+    screen_left_out: int = 5
+    kept_kernels: int = 3
+    least_merit: float = 0.02
+    most_stretched: float = 10.0
+    evidence_budget: int = 750_000
+    evidence_rows: tuple[int, int] = (2000, 5000)
+    final_rows: int = 20_000
+    rougher: float = 1.0
+    lack_of_fit: float = 5.0
+    unspanned: float = 0.01
+    final_landmarks: tuple[int, int] = (500, 1000)
+    rows_a_landmark: int = 20
+    most_negative: float = -4.0
+    lowest_variance: float = 0.05
+    fitted_too_well: float = 1.5
+    most_widened: float = 100.0
+    without_noise: float = 1e-4
+    digits: float = 1e-6
+
+
+SEARCH = Search()
+"""The numbers in force."""
