@@ -162,20 +162,57 @@ class HittingTimeRegressor(TransitionEstimator):
         return self._fit(Table.of(states=states, next_states=next_states, **marks))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:
-        """h(s), shape (n,), 0 inside the target; with `return_std` also its standard errors (n,)."""
+        """The hitting time h(s), 0 inside the target.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+        return_std : bool, default=False
+            Whether to return standard errors, too.
+
+        Returns
+        -------
+        times : array of shape (n,)
+            Mean times.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
         outside = ~self.inside(states)
         found, std = self._times(states, return_std=return_std)
         return (outside * found, outside * std) if return_std else outside * found
 
     def at(self, states: Any) -> Question:
-        """The question of the mean hitting time from these states, 0 inside the target: of h, where it is one."""
+        """The question of the mean hitting time from these states; of h itself, if it is one state.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+
+        Returns
+        -------
+        Question
+            For `ask`; questions add and subtract.
+        """
         points, strays = self._coding().locate(states)
         outside = ~self.inside(states)
         words = "the hitting time from the given states"
         return Question.mean(words, points[:, None], outside[:, None].astype(float), strays=strays)
 
     def ask(self, question: Question) -> Answer:
-        """The answer to a question; where it is about times alone, an interval of ratios, for no time is below zero."""
+        """Answer a question; if it is about times alone, with an interval of ratios, for no time is below zero.
+
+        Parameters
+        ----------
+        question : Question
+            What methods such as `at` and `difference` make.
+
+        Returns
+        -------
+        Answer
+            The answer.
+        """
         answer = super().ask(question)
         if not all(factor > 0 and np.all(part.shares >= 0) for factor, part in question.parts):
             return answer
@@ -208,7 +245,22 @@ class HittingTimeRegressor(TransitionEstimator):
         return (found, std) if return_std else found
 
     def interval(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of h at each state, each covering it by itself with that probability."""
+        """Intervals of h, each covering it at its state with probability `level`.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
         outside, half = ~self.inside(states), self._quantile(level)
         found, std = self._times(states, return_std=True)
         if self.paths_ is None:

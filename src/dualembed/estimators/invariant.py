@@ -135,13 +135,39 @@ class Invariant(Estimator):
 
     @takes_inputs
     def at(self, table: Table) -> Question:
-        """The question of the mean prediction over these rows: of the prediction itself, where it is one."""
+        """The question of the mean prediction over these rows; of the prediction itself, if it is one row.
+
+        Parameters
+        ----------
+        table : Table
+            What f depends on.
+
+        Returns
+        -------
+        Question
+            For `ask`; questions add and subtract.
+        """
         rows, strays = self._rows_of(table.X, None)
         words = "f over variations of the given rows"
         return self._mean_at(words, rows[:, None], np.ones((len(rows), 1)), strays=strays[:, None], groups=None)
 
     def interval(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) of the prediction at each row, each covering it by itself with that probability."""
+        """Intervals of the prediction, each covering it at its row with probability `level`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
         found, std = self._mean(X, return_std=True)
         half = self._quantile(level) * std
         return found - half, found + half
@@ -308,7 +334,22 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         return self._fit(Table.of(X=X, y=y))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of f over `test_draws` variations of each row, (n,); with `return_std` also standard errors (n,)."""
+        """The mean of f over `test_draws` variations of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        return_std : bool, default=False
+            Whether to return standard errors, too.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            Predictions.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
         return self._mean(X, return_std=return_std)
 
     def difference(self, X1: Any, X0: Any) -> Question:
@@ -504,7 +545,18 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         return self._mean(X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row, (n,)."""
+        """The class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+
+        Returns
+        -------
+        array of shape (n,)
+            Classes.
+        """
         second = self.decision_function(X) > 0
         return self.classes_[second.astype(int)]
 
