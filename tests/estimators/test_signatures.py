@@ -131,4 +131,4 @@ def test_one_schema_has_all_codings() -> None:
     assert {*model.schema_.codings} == {"X", "instruments"}
     assert (model.schema_.names, model.schema_.digest) == ({}, None)
     assert [name for name in vars(model) if "coding" in name or name in ("instruments_", "controls_")] == []
-    assert not hasattr(model, "columns_")
+    assert model.columns_ is None
