@@ -47,10 +47,28 @@ RULES = VerdictRules()
 class Answer(Estimate):
     """An estimate that knows its question.
 
-    `stderr` is the plain standard error; `freedom` are its degrees of freedom, which `interval` takes into account, and
-    nothing else; it is not a number for fits that have no errors. `negative` and `effective` say how the rows count
-    (docs/guide.md). `positive` is for what cannot be below zero, such as a time: its interval is one of ratios, and
-    no end of it is below `least`. The `verdict` is None where nothing was judged.
+    Attributes
+    ----------
+    value : float
+        The number.
+    stderr : float
+        Its plain standard error; NaN for fits that have no errors.
+    freedom : float or None
+        Degrees of freedom of the error, which `interval` takes into account, and nothing else.
+    question : str
+        The question in words.
+    verdict : Verdict or None
+        How far to trust it; None if nothing was judged.
+    warnings : tuple of str
+        What to worry about.
+    negative : float or None
+        Share of the rows' weights that is negative (docs/guide.md).
+    effective : float or None
+        How many rows the answer rests on (docs/guide.md).
+    positive : bool
+        Whether it cannot be below zero, such as a time: its interval is then one of ratios.
+    least : float or None
+        What no end of the interval is below.
     """
 
     freedom: float | None = None
@@ -63,8 +81,22 @@ class Answer(Estimate):
     least: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """(lower, upper), which cover the truth with that probability.
+        """The interval that covers the truth with probability `level`.
 
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : float
+            Lower end.
+        upper : float
+            Upper end.
+
+        Examples
+        --------
         >>> [round(end, 2) for end in Answer(1.0, 0.5, freedom=9).interval()]
         [-0.13, 2.13]
         """
@@ -87,6 +119,18 @@ class Answer(Estimate):
     def text(self, level: float = 0.95) -> str:
         """The number, its error and an interval, as a sentence has them.
 
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the interval.
+
+        Returns
+        -------
+        str
+            The words.
+
+        Examples
+        --------
         >>> Answer(1.0, 0.5, freedom=9).text()
         '1.00 ± 0.50 (95 % interval -0.13 to 2.13)'
         """
@@ -98,7 +142,18 @@ class Answer(Estimate):
         return f"{format_estimate(self.value, self.stderr)} ({100 * level:g} % interval {ends})"
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """The answer in terms that JSON has: None for what is not known, or has no end."""
+        """The answer in terms that JSON has.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the interval.
+
+        Returns
+        -------
+        dict
+            Its fields and the ends lower and upper; None for what is not known, or has no end.
+        """
         lower, upper = self.interval(level)
         numbers = {"value": self.value, "stderr": self.stderr, "lower": lower, "upper": upper}
         return {

@@ -12,9 +12,16 @@ from dualembed.linear.functional import Functional
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Σ factor · (a mean of f over some points), in words and in coded points; estimators make them of tables.
+    """A sum of factors times means of f over some points, in words and in coded points; estimators make them of tables.
 
-    Questions add up, subtract and can be multiplied by numbers, and so do their answers.
+    Questions add, subtract and can be multiplied by numbers, and so do their answers.
+
+    Attributes
+    ----------
+    words : str
+        The question in words.
+    parts : tuple of (float, Functional)
+        Factors, and what each is a factor of.
     """
 
     words: str
@@ -28,9 +35,25 @@ class Question:
         groups: np.ndarray | None = None,
         strays: np.ndarray | None = None,
     ) -> Question:
-        """The mean of f over points (n, d), or of Σ_j shares_j f(points_j) over (n, J, d).
+        """The mean of f over points, or of Σ_j shares_j f(points_j).
 
-        `strays` (n,) or (n, J) say how far points are from all that the fit could learn of, by what they do not show.
+        Parameters
+        ----------
+        words : str
+            The question in words.
+        points : array of shape (n, d) or (n, J, d)
+            Coded points.
+        shares : array of shape (n, J), optional
+            Weights of f at the J points of a row; by default 1.
+        groups : array of shape (n,), optional
+            Groups that rows are a sample of; by default rows are taken as given.
+        strays : array of shape (n,) or (n, J), optional
+            How far points are from all that the fit could learn of, by what they do not show.
+
+        Returns
+        -------
+        Question
+            The question.
         """
         points = points[:, None] if points.ndim == 2 else points
         if not len(points):
@@ -56,17 +79,42 @@ class Question:
         return Question(f"{factor:g} times {self.words}", tuple((factor * own, part) for own, part in self.parts))
 
     def renamed(self, words: str) -> Question:
-        """The same in other words."""
+        """The same question in other words.
+
+        Parameters
+        ----------
+        words : str
+            The words.
+
+        Returns
+        -------
+        Question
+            The question.
+        """
         return dataclasses.replace(self, words=words)
 
     def flat(self) -> tuple[np.ndarray, np.ndarray]:
-        """(points (N, d), coefficients (N,)) of the sum of all."""
+        """The points of all parts and their coefficients in the sum.
+
+        Returns
+        -------
+        points : array of shape (N, d)
+            Coded points.
+        coefficients : array of shape (N,)
+            Coefficients of f there.
+        """
         points = [part.points.reshape(-1, part.points.shape[2]) for _, part in self.parts]
         coefficients = [(factor * part.shares / len(part.shares)).ravel() for factor, part in self.parts]
         return np.concatenate(points), np.concatenate(coefficients)
 
     def strays(self) -> np.ndarray:
-        """How far each of the points (N,) is from all that the fit could learn of, by what it does not show."""
+        """How far each point is from all that the fit could learn of, by what it does not show.
+
+        Returns
+        -------
+        array of shape (N,)
+            Distances.
+        """
         parts = [part for _, part in self.parts]
         return np.concatenate(
             [np.zeros(part.shares.size) if part.strays is None else part.strays.ravel() for part in parts]

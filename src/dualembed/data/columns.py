@@ -21,12 +21,29 @@ WAY_OUT = "fill them, or drop these rows with --drop-missing"
 
 
 def select_columns(names: Sequence[str], spec: str, option: str, *, taken: Collection[str] = ()) -> list[str]:
-    """The columns that `spec` asks for: names with commas between them, or the start of names and an asterisk.
+    """The columns that a specification asks for.
 
     What an asterisk stands for comes in natural order, s2 before s10. A name may stand in double quotes, as in a CSV
-    file, and one that holds a comma or an asterisk is found as it stands, too. `option` is where the spec came from,
-    for messages, which do not propose columns that are `taken`.
+    file, and one that holds a comma or an asterisk is found as it stands, too.
 
+    Parameters
+    ----------
+    names : sequence of str
+        Names of all columns.
+    spec : str
+        Names with commas between them, or the start of names and an asterisk.
+    option : str
+        Where the specification came from, for messages.
+    taken : collection of str, default=()
+        Columns that messages do not propose.
+
+    Returns
+    -------
+    list of str
+        The columns.
+
+    Examples
+    --------
     >>> select_columns(["s10", "s2", "left, right"], 's*,"left, right"', "--state")
     ['s2', 's10', 'left, right']
     """
@@ -84,8 +101,24 @@ def columns_by_role(
 
 
 def to_numbers(table: pa.Table, name: str, option: str) -> np.ndarray:
-    """The column (n,) in float64; text that reads as numbers is taken for them, and yes and no for 1 and 0.
+    """A column in float64; text that reads as numbers is taken for them, and yes and no for 1 and 0.
 
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    name : str
+        Name of the column.
+    option : str
+        Where the name came from, for messages.
+
+    Returns
+    -------
+    array of shape (n,)
+        The numbers.
+
+    Examples
+    --------
     >>> import pyarrow
     >>> to_numbers(pyarrow.table({"speed": ["1.5", " 2 "]}), "speed", "--state")
     array([1.5, 2. ])
@@ -127,8 +160,22 @@ def names_categories(table: pa.Table, name: str) -> bool:
 
 
 def missing_rows(table: pa.Table, names: Iterable[str]) -> np.ndarray:
-    """Whether a row (n,) has nothing, or NaN, in any of these columns.
+    """Whether each row has nothing, or NaN, in any of the columns.
 
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    names : iterable of str
+        Names of columns.
+
+    Returns
+    -------
+    array of bool of shape (n,)
+        Whether something is missing.
+
+    Examples
+    --------
     >>> import pyarrow
     >>> missing_rows(pyarrow.table({"a": [1.0, None, 3.0], "b": [0.0, 1.0, float("nan")]}), ["a", "b"])
     array([False,  True,  True])

@@ -56,9 +56,16 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Condition:
-    """states (n, d) -> whether each fulfils the condition (n,); `condition(text, names)` builds it again.
+    """A condition on states (n, d); `condition(text, names)` makes it.
 
-    It holds where in one of the alternatives all comparisons hold.
+    Attributes
+    ----------
+    text : str
+        The condition as it was written.
+    names : tuple of str
+        Names of the states' columns.
+    alternatives : tuple of tuple of Comparison
+        It holds if all comparisons of one alternative hold.
     """
 
     text: str
@@ -69,7 +76,18 @@ class Condition:
         return f"condition({self.text!r}, {list(self.names)})"
 
     def __call__(self, states: Any) -> Any:
-        """Whether each of the states (n, d) fulfils the condition, (n,)."""
+        """Whether each state fulfils the condition.
+
+        Parameters
+        ----------
+        states : array of shape (n, d) or (n,)
+            States.
+
+        Returns
+        -------
+        array of bool of shape (n,)
+            Whether it does.
+        """
         states = states if hasattr(states, "ndim") else np.asarray(states)
         if states.ndim == 1 and len(self.names) == 1:
             states = states[:, None]
@@ -83,11 +101,25 @@ class Condition:
 
 
 def condition(text: str, names: Sequence[str]) -> Condition:
-    """The condition that the text states about the columns of these names.
+    """The condition that a text states about columns; the text is parsed, never run.
 
     Comparisons (>=, >, <=, <, ==, !=) of a column with a number or another column are joined by "and" and "or", of
     which "and" binds tighter. A name with signs or spaces in it, or one that reads as a number, stands in quotes.
 
+    Parameters
+    ----------
+    text : str
+        The condition.
+    names : sequence of str
+        Names of the states' columns.
+
+    Returns
+    -------
+    Condition
+        A function of states.
+
+    Examples
+    --------
     >>> inside = condition("s1 >= 1 or 0.2 <= s2 < 0.5", ["s1", "s2"])
     >>> inside([[1.0, 0.0], [0.0, 0.2], [0.0, 0.5]])
     array([ True,  True, False])

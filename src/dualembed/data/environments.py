@@ -21,20 +21,38 @@ UNREADABLE = "states must be vectors of numbers, not {}; wrap the environment to
 def collect(
     env: Any, policy: PolicyFunction, transitions: int, *, seed: int = 0, copies: int = 1, hold: int = 1
 ) -> Columns:
-    """So many transitions of the policy in the environment, in the order of time, episode after episode.
+    """Transitions of a policy in an environment, in the order of time, episode after episode.
 
-    The environment is gymnasium's, single or vector, with Discrete or Box actions and states that are vectors of
-    numbers. `policy` is any function: from states (n, d) to probabilities (n, A), to actions (n,) in the environment's
-    own numbers, or to actions (n, a) of a Box; or from one state (d,) to one action, as `model.predict` of other
-    libraries. The columns are state, action (numbered from 0, or a vector), reward, next_state, terminated (nothing
-    follows), truncated (cut short by a limit: the bootstrap counts), episode, and, from a policy that gives
-    probabilities, probability, that of the action taken.
-
-    With `copies` of the environment played side by side the policy is asked for many actions at once; each copy's
+    With copies of the environment played side by side the policy is asked for many actions at once; each copy's
     transitions lie together, and the last episode of each stops where its share is full. A vector environment is as
-    many copies as it has environments. Each action is held for `hold` steps: with more than one, a random policy
-    wanders much farther (and there is no column probability, since the action then depends on more than the state).
+    many copies as it has environments.
 
+    Parameters
+    ----------
+    env : gymnasium.Env or gymnasium.vector.VectorEnv
+        The environment, with Discrete or Box actions and states that are vectors of numbers.
+    policy : callable
+        Function from states (n, d) to probabilities (n, A), to actions (n,) in the environment's own numbers, or to
+        actions (n, a) of a Box; or from one state (d,) to one action, as `model.predict` of other libraries.
+    transitions : int
+        Number of transitions.
+    seed : int, default=0
+        Seed of the environment and of the actions.
+    copies : int, default=1
+        Copies of the environment that are played side by side.
+    hold : int, default=1
+        Steps that each action is held for: with more than one, a random policy wanders much farther. There is then no
+        column probability, since the action depends on more than the state.
+
+    Returns
+    -------
+    dict of arrays
+        The columns state, action (numbered from 0, or a vector), reward, next_state, terminated (nothing follows),
+        truncated (cut short by a limit: the bootstrap counts), episode, and, from a policy that gives probabilities,
+        probability, that of the action taken.
+
+    Examples
+    --------
     >>> import gymnasium
     >>> columns = collect(gymnasium.make("CartPole-v1"), lambda state: int(state[2] > 0), 10)
     >>> columns["state"].shape, columns["action"].shape
@@ -64,10 +82,26 @@ def collect(
 
 
 def episode_returns(env: Any, policy: PolicyFunction, episodes: int, *, seed: int = 0) -> np.ndarray:
-    """The undiscounted returns (episodes,) of the policy, each episode from its own reset, played side by side.
+    """The undiscounted returns of a policy, each episode from its own reset, played side by side.
 
-    `policy` is any function that `collect` takes; the environment is a single one, of which copies are made.
+    Parameters
+    ----------
+    env : gymnasium.Env
+        A single environment, of which copies are made.
+    policy : callable
+        Any function that `collect` takes.
+    episodes : int
+        Number of episodes.
+    seed : int, default=0
+        Seed of the environment and of the actions.
 
+    Returns
+    -------
+    array of shape (episodes,)
+        Returns.
+
+    Examples
+    --------
     >>> import gymnasium
     >>> episode_returns(gymnasium.make("CartPole-v1"), lambda state: 0, 3).shape
     (3,)
@@ -97,10 +131,17 @@ def episode_returns(env: Any, policy: PolicyFunction, episodes: int, *, seed: in
 
 
 class ActionRepeat:
-    """The environment with a decision every `steps` steps: the action is held, rewards are summed.
+    """An environment with a decision every few steps: the action is held, rewards are summed.
 
     Where one step moves the state little, all actions are worth almost the same and their order drowns in errors of
     approximation; longer decisions tell them apart.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        The environment.
+    steps : int
+        Steps of a decision.
     """
 
     def __init__(self, env: Any, steps: int) -> None:
@@ -109,11 +150,41 @@ class ActionRepeat:
         self.action_space, self.observation_space = env.action_space, env.observation_space
 
     def reset(self, **options: Any) -> Any:
-        """As the environment's own."""
+        """Reset the environment.
+
+        Parameters
+        ----------
+        **options : object
+            What the environment's own `reset` takes.
+
+        Returns
+        -------
+        tuple
+            What it returns.
+        """
         return self.env.reset(**options)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """(state, sum of rewards, terminated, truncated, info) after as many steps, fewer where the episode ends."""
+        """Take one action for as many steps, fewer if the episode ends.
+
+        Parameters
+        ----------
+        action : object
+            The action.
+
+        Returns
+        -------
+        state : array
+            The state after the last step.
+        reward : float
+            Sum of rewards.
+        terminated : bool
+            Whether the episode ended.
+        truncated : bool
+            Whether a limit cut it.
+        info : dict
+            What the environment says of the last step.
+        """
         total = 0.0
         for _ in range(self.steps):
             state, reward, terminated, truncated, info = self.env.step(action)

@@ -28,10 +28,21 @@ class PartError(Exception):
 
 
 def read_table(path: str | os.PathLike[str]) -> pa.Table:
-    """The table in a CSV, TSV (either may be gzipped), Parquet, Arrow or Feather file, or in a folder of Parquet files.
+    """Read a table from a file, or from a folder of Parquet files.
 
-    A folder's files, which must have the same columns, are read in the order of their names.
+    Parameters
+    ----------
+    path : str or path
+        A CSV or TSV file (either may be gzipped), a Parquet, Arrow or Feather file, or a folder of Parquet files with
+        the same columns, read in the order of their names.
 
+    Returns
+    -------
+    pyarrow.Table
+        The table.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_table({"s1": [0.5, 1.0], "action": [0, 1]}, f"{folder}/log.csv")
@@ -47,14 +58,22 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def write_table(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write equally long columns (n,) to a CSV, Parquet, Arrow or Feather file, whole or not at all.
+    """Write columns to a file, whole or not at all.
 
+    Parameters
+    ----------
+    columns : dict of arrays of shape (n,)
+        Columns by name.
+    path : str or path
+        A CSV, Parquet, Arrow or Feather file.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_table({"s1": [0.5], "value": [2.0]}, f"{folder}/values.csv")
     ...     print(Path(folder, "values.csv").read_text(), end="")
-    "s1","value"
-    0.5,2
+    "s1","value" 0.5,2
     """
     path = Path(path).expanduser()
     ending = _ending(path, WRITABLE)

@@ -39,14 +39,25 @@ def is_log(source: Any) -> bool:
 
 
 def log(source: Any) -> Columns:
-    """The columns state, action, reward, next_state, terminated, truncated and episode of a log, in the order of time.
+    """The transitions of a log, in the order of time.
 
-    `source` is a Minari dataset or its id, a d3rlpy MDPDataset or whatever else has `episodes`, or flat arrays
-    observations, actions, rewards, terminals and perhaps timeouts and next_observations, in a dictionary or as the
-    attributes of an object. Where next observations are not logged they are the following ones of the same episode;
-    the last step of an episode then has none: if it is terminal it stays, with next_state = state, which is never
-    looked at; else it goes, and a limit that cut it is marked on the step before.
+    If next observations are not logged they are the following ones of the same episode. The last step of an episode
+    then has none: if it is terminal it stays, with next_state = state, which is never looked at; otherwise it goes, and
+    a limit that cut it is marked on the step before.
 
+    Parameters
+    ----------
+    source : str, Minari dataset, d3rlpy dataset, dict or object
+        A Minari dataset or its id, a d3rlpy MDPDataset or whatever else has `episodes`, or flat arrays observations,
+        actions, rewards, terminals and perhaps timeouts and next_observations, in a dictionary or as attributes.
+
+    Returns
+    -------
+    dict of arrays
+        The columns state, action, reward, next_state, terminated, truncated and episode.
+
+    Examples
+    --------
     >>> flat = {"observations": [[0.0], [1.0], [2.0]], "actions": [0, 1, 0], "rewards": [0, 0, 1]}
     >>> columns = log({**flat, "terminals": [0, 0, 1]})
     >>> columns["next_state"].tolist(), columns["terminated"].tolist()

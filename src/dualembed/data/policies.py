@@ -26,8 +26,29 @@ VECTOR_FORMS = "actions (n, a) for states (n, d), or one action (a,) for one sta
 
 
 def probabilities(policy: PolicyFunction, states: Any, *, name: str = "the policy") -> np.ndarray:
-    """π(a|s) for every action, (n, A), refused unless each row is a distribution.
+    """The probabilities π(a|s) of every action, checked.
 
+    Parameters
+    ----------
+    policy : callable
+        States (n, d) -> probabilities (n, A).
+    states : array of shape (n, d) or (n,)
+        States.
+    name : str, default="the policy"
+        What messages call it.
+
+    Returns
+    -------
+    array of shape (n, A)
+        Probabilities.
+
+    Raises
+    ------
+    InputError
+        If a row is no distribution.
+
+    Examples
+    --------
     >>> probabilities(lambda s: np.full((len(s), 2), 0.5), [[0.0], [1.0]]).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
@@ -43,7 +64,25 @@ def probabilities(policy: PolicyFunction, states: Any, *, name: str = "the polic
 
 
 def check_distributions(found: np.ndarray, name: str) -> np.ndarray:
-    """The probabilities (n, A) as they are, refused unless each row is a distribution."""
+    """The probabilities as they are, once each row is known to be a distribution.
+
+    Parameters
+    ----------
+    found : array of shape (n, A)
+        Probabilities.
+    name : str
+        What messages call them.
+
+    Returns
+    -------
+    array of shape (n, A)
+        The same.
+
+    Raises
+    ------
+    InputError
+        If a row is no distribution.
+    """
     wrong = ~(np.all(found >= 0, axis=1) & (np.abs(found.sum(axis=1) - 1) <= TOLERANCE))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -55,7 +94,24 @@ def check_distributions(found: np.ndarray, name: str) -> np.ndarray:
 
 
 def taken_probabilities(policy: PolicyFunction, states: Any, actions: Any, *, name: str = "the policy") -> np.ndarray:
-    """π(a_i|s_i) of the action taken in each row, (n,)."""
+    """The probability π(a_i|s_i) of the action taken in each row.
+
+    Parameters
+    ----------
+    policy : callable
+        States (n, d) -> probabilities (n, A).
+    states : array of shape (n, d) or (n,)
+        States.
+    actions : array of shape (n,)
+        Actions, numbered from 0.
+    name : str, default="the policy"
+        What messages call the policy.
+
+    Returns
+    -------
+    array of shape (n,)
+        Probabilities.
+    """
     found = probabilities(policy, states, name=name)
     return found[np.arange(len(found)), action_numbers(actions, found.shape[1], len(found))]
 
@@ -69,12 +125,31 @@ def importance_weights(
     clip: float | None = None,
     self_normalise: bool = False,
 ) -> np.ndarray:
-    """ρ = π(a|s) / π_b(a|s), (n,): what makes data of the behaviour policy speak of the target policy.
+    """Importance weights ρ = π(a|s) / π_b(a|s), which make data of the behaviour policy speak of the target policy.
 
-    `behaviour` is a policy, or the probabilities (n,) with which the logged actions were taken. `clip` caps
-    weights (less variance, some bias towards the behaviour policy); `self_normalise` divides by their mean, which
-    is 1 in expectation: that changes how they weigh against a penalty, not which V fulfils the moment equation.
+    Parameters
+    ----------
+    states : array of shape (n, d) or (n,)
+        States.
+    actions : array of shape (n,)
+        Logged actions, numbered from 0.
+    target : callable
+        The policy π: states (n, d) -> probabilities (n, A).
+    behaviour : callable or array of shape (n,)
+        The policy π_b, or the probabilities with which the logged actions were taken.
+    clip : float, optional
+        Largest weight: less variance, some bias towards the behaviour policy.
+    self_normalise : bool, default=False
+        Whether to divide weights by their mean, which is 1 in expectation: that changes how they weigh against a
+        penalty, not which V fulfils the moment equation.
 
+    Returns
+    -------
+    array of shape (n,)
+        Weights.
+
+    Examples
+    --------
     >>> left = lambda s: np.tile([1.0, 0.0], (len(s), 1))
     >>> importance_weights([0.0, 0.0], [0, 1], target=left, behaviour=[0.5, 0.5]).tolist()
     [2.0, 0.0]
@@ -108,8 +183,20 @@ def importance_weights(
 
 
 def effective_sample_size(weights: Any) -> float:
-    """(Σρ)² / Σρ²: how many unweighted rows the weighted ones are worth.
+    """The effective sample size (Σρ)² / Σρ²: how many unweighted rows the weighted ones are worth.
 
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        Importance weights ρ.
+
+    Returns
+    -------
+    float
+        The effective sample size.
+
+    Examples
+    --------
     >>> effective_sample_size([2.0, 0.0, 2.0, 0.0])
     2.0
     """
@@ -120,8 +207,22 @@ def effective_sample_size(weights: Any) -> float:
 
 
 def expected_actions(policy: PolicyFunction, next_states: Any) -> dict[str, np.ndarray]:
-    """The columns next_action (n, A) and next_probability (n, A) of expected SARSA: every action with its probability.
+    """The columns of expected SARSA: every action at the next states with its probability.
 
+    Parameters
+    ----------
+    policy : callable
+        States (n, d) -> probabilities (n, A).
+    next_states : array of shape (n, d) or (n,)
+        Next states.
+
+    Returns
+    -------
+    dict of arrays
+        The columns next_action (n, A) and next_probability (n, A).
+
+    Examples
+    --------
     >>> expected_actions(lambda s: np.tile([0.25, 0.75], (len(s), 1)), [0.0])
     {'next_action': array([[0., 1.]]), 'next_probability': array([[0.25, 0.75]])}
     """
@@ -132,8 +233,26 @@ def expected_actions(policy: PolicyFunction, next_states: Any) -> dict[str, np.n
 def sampled_actions(
     key: jax.Array | int, policy: Sampler, next_states: Any, *, draws: int = 1
 ) -> dict[str, np.ndarray]:
-    """The columns next_action (n, draws, a) and next_probability (n, draws) from draws of a continuous policy.
+    """The columns of expected SARSA for a continuous policy: draws of its actions at the next states.
 
+    Parameters
+    ----------
+    key : array or int
+        A JAX key or a seed.
+    policy : callable
+        (key, states (n, d)) -> actions (n, a), one random action for each state.
+    next_states : array of shape (n, d) or (n,)
+        Next states.
+    draws : int, default=1
+        Actions for each state.
+
+    Returns
+    -------
+    dict of arrays
+        The columns next_action (n, draws, a) and next_probability (n, draws).
+
+    Examples
+    --------
     >>> import jax
     >>> columns = sampled_actions(0, lambda key, s: s + jax.random.normal(key, s.shape), [0.0, 1.0, 2.0], draws=4)
     >>> columns["next_action"].shape, columns["next_probability"].shape
@@ -149,11 +268,20 @@ def sampled_actions(
 
 
 class GaussianPolicy:
-    """A policy whose actions are normal around `mean(states)`, (n,) or (n, a), with standard deviations `deviation`.
+    """A policy with normal actions around a mean.
 
     `actions` gives a few actions with weights such that means of smooth functions come out right: five
     Gauss-Hermite nodes for one number, their products for two, and for more numbers two nodes along each of them.
 
+    Parameters
+    ----------
+    mean : callable
+        States -> mean actions (n,) or (n, a).
+    deviation : float, array of shape (a,) or callable
+        Standard deviations of the actions, or a function of states that gives them.
+
+    Examples
+    --------
     >>> actions, shares = GaussianPolicy(lambda s: 2 * s[:, 0], 0.5).actions(np.array([[1.0]]))
     >>> [round(float(np.sum(shares * actions[:, :, 0] ** power)), 3) for power in (1, 2)]  # 2, and 2² + 0.5²
     [2.0, 4.25]
@@ -166,7 +294,20 @@ class GaussianPolicy:
         self.mean, self.deviation = mean, deviation
 
     def actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(actions (n, J, a), weights (n, J) that sum to one) at each state."""
+        """A few actions at each state, with weights.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d)
+            States.
+
+        Returns
+        -------
+        actions : array of shape (n, J, a)
+            Actions.
+        weights : array of shape (n, J)
+            Weights, which sum to one in each row.
+        """
         mean = numbers("what the mean of the policy gives", self.mean(states))
         mean = mean[:, None] if mean.ndim == 1 else mean
         given = self.deviation(states) if callable(self.deviation) else self.deviation
@@ -293,7 +434,20 @@ class Policy:
 
 
 def numbers(name: str, values: Any) -> np.ndarray:
-    """The values in float64, NaN included; without a look at JAX, for what is asked at every step of a game."""
+    """The values in float64, NaN included; without a look at JAX, for what is asked at every step of a game.
+
+    Parameters
+    ----------
+    name : str
+        What messages call them.
+    values : array-like
+        Values.
+
+    Returns
+    -------
+    array
+        The numbers.
+    """
     try:
         given = np.asarray(values)
     except (TypeError, ValueError):
@@ -304,7 +458,20 @@ def numbers(name: str, values: Any) -> np.ndarray:
 
 
 def state_rows(states: Any, *, name: str = "states") -> np.ndarray:
-    """States as (n, d) in float64."""
+    """States as rows in float64, checked to be finite.
+
+    Parameters
+    ----------
+    states : array of shape (n, d) or (n,)
+        States.
+    name : str, default="states"
+        What messages call them.
+
+    Returns
+    -------
+    array of shape (n, d)
+        The rows.
+    """
     rows = numbers(name, states)
     if rows.ndim not in (1, 2) or not len(rows):
         raise checks.InputError(f"{name} must have shape (rows,) or (rows, dimension), but have {rows.shape}")
@@ -315,7 +482,22 @@ def state_rows(states: Any, *, name: str = "states") -> np.ndarray:
 
 
 def action_numbers(actions: Any, count: int, rows: int) -> np.ndarray:
-    """Discrete actions (n,) as whole numbers below `count`."""
+    """Discrete actions as whole numbers, checked.
+
+    Parameters
+    ----------
+    actions : array of shape (n,)
+        Actions.
+    count : int
+        Number of actions; each must be below.
+    rows : int
+        Number of rows n.
+
+    Returns
+    -------
+    array of int of shape (n,)
+        The actions.
+    """
     given = numbers("actions", actions)
     if given.shape != (rows,):
         raise checks.InputError(f"actions must have shape ({rows},), one number a row, but have {given.shape}")

@@ -22,15 +22,34 @@ LEAST_ROWS, LEAST_SHARE = 50, 0.1  # fewer effective rows than either, and an av
 def estimated_propensities(
     states: Any, actions: Any, *, folds: int = 5, seed: int = 0, floor: float = FLOOR
 ) -> np.ndarray:
-    """Estimates (n,) of π_b(a|s), the probability with which the behaviour policy took each logged action.
+    """Estimates of π_b(a|s), the probability with which the behaviour policy took each logged action.
 
     Three classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
     their squares and products too (where there are at most 15), and boosted trees. Each row's estimate comes from a
-    fit to the other folds, so that no row explains itself; the classifier with the lowest logarithmic loss on the
-    held-out rows is taken. An action with fewer than 10 rows gets its share of rows in every state. Estimates below
-    `floor` are raised to it: no weight exceeds 1/floor. Small probabilities are smoothed, so that a poor overlap may
-    look better than it is. Actions are whole numbers, in any numbering.
+    fit to the other folds, so no row explains itself; the classifier with the lowest logarithmic loss on the
+    held-out rows is taken. An action with fewer than 10 rows gets its share of rows in every state. Small probabilities
+    are smoothed, so a poor overlap may look better than it is.
 
+    Parameters
+    ----------
+    states : array of shape (n, d) or (n,)
+        States.
+    actions : array of shape (n,)
+        Logged actions, whole numbers in any numbering.
+    folds : int, default=5
+        Number of folds.
+    seed : int, default=0
+        Seed of folds and classifiers.
+    floor : float, default=1e-3
+        Least estimate: no weight exceeds 1/floor.
+
+    Returns
+    -------
+    array of shape (n,)
+        Probabilities.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> estimated_propensities(rng.normal(size=400), rng.random(400) < 0.3).mean().round(1)
     np.float64(0.6)
@@ -53,21 +72,44 @@ def estimated_propensities(
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of the data importance weights leave in use; `warning` is empty where that is enough."""
+    """How much of the data importance weights leave in use.
+
+    Attributes
+    ----------
+    effective_sample_size : float
+        How many unweighted rows the weighted ones are worth.
+    share : float
+        The effective sample size as a part of the rows.
+    largest : float
+        The largest weight, in units of the mean weight.
+    top_share : float
+        Part of all weight that the hundredth of the rows with the largest weights has.
+    warning : str
+        What to worry about; empty if enough is left.
+    """
 
     effective_sample_size: float
     share: float
-    """The effective sample size as a part of the rows."""
     largest: float
-    """The largest weight, where the mean weight is 1."""
     top_share: float
-    """The part of all weight that the hundredth part of the rows with the largest weights has."""
     warning: str
 
 
 def overlap(weights: Any) -> Overlap:
-    """How far the data of the behaviour policy cover the target policy, by the importance weights (n,).
+    """How far the data of the behaviour policy cover the target policy, by the importance weights.
 
+    Parameters
+    ----------
+    weights : array of shape (n,)
+        Importance weights.
+
+    Returns
+    -------
+    Overlap
+        Numbers to judge by, and a warning.
+
+    Examples
+    --------
     >>> overlap([1.0] * 200).warning
     ''
     >>> overlap([100.0] + [0.0] * 99).warning[:49]

@@ -26,8 +26,24 @@ NEAR_NAMES = {
 
 
 def follows(episode: Any, terminated: Any | None = None, truncated: Any | None = None) -> np.ndarray:
-    """Whether each row's next one continues it, (n,); never for the last.
+    """Whether each row's next one continues it; never for the last.
 
+    Parameters
+    ----------
+    episode : array of shape (n,)
+        Labels of episodes, in the order of time.
+    terminated : array of shape (n,), optional
+        1 where nothing follows.
+    truncated : array of shape (n,), optional
+        1 where a limit cut the episode.
+
+    Returns
+    -------
+    array of bool of shape (n,)
+        Whether it does.
+
+    Examples
+    --------
     >>> follows([0, 0, 0, 1], [0, 1, 0, 0]).tolist()
     [True, False, False, False]
     """
@@ -46,9 +62,27 @@ def follows(episode: Any, terminated: Any | None = None, truncated: Any | None =
 def windows(
     episode: Any, length: int, *, terminated: Any | None = None, truncated: Any | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, lengths): for each row the next `length` rows including itself, (n, length), and how many are real, (n,).
+    """For each row the next rows including itself.
 
     A window ends with its episode; beyond it the last real row is repeated.
+
+    Parameters
+    ----------
+    episode : array of shape (n,)
+        Labels of episodes, in the order of time.
+    length : int
+        Rows of a window.
+    terminated : array of shape (n,), optional
+        1 where nothing follows.
+    truncated : array of shape (n,), optional
+        1 where a limit cut the episode.
+
+    Returns
+    -------
+    rows : array of int of shape (n, length)
+        Row numbers of each window.
+    lengths : array of int of shape (n,)
+        How many of them are real.
     """
     checks.count("length", length)
     goes_on = follows(episode, terminated, truncated)
@@ -64,13 +98,29 @@ def windows(
 
 
 def multi_step(columns: dict[str, Any], steps: int, discount: float) -> dict[str, np.ndarray]:
-    """Transitions of up to `steps` steps for policy evaluation, from columns in the order of time.
+    """Transitions of several steps for policy evaluation.
 
-    Takes state, reward, next_state, episode, and optional action, terminated, truncated and weight; gives state and
-    action, the discounted sum of rewards as reward, the state after the last step as next_state, whether the episode
-    ended there as terminated, the product of importance weights as weight, and how many steps there were as steps, by
-    which the problem discounts the bootstrap. Windows shorten at the end of an episode.
+    Windows shorten at the end of an episode.
 
+    Parameters
+    ----------
+    columns : dict of arrays
+        Columns state, reward, next_state, episode, and optional action, terminated, truncated and weight, in the order
+        of time.
+    steps : int
+        Most steps of a transition.
+    discount : float
+        Discount of a step.
+
+    Returns
+    -------
+    dict of arrays
+        Columns state and action; reward, the discounted sum of rewards; next_state, that after the last step;
+        terminated, whether the episode ended there; weight, the product of importance weights; and steps, how many
+        there were, by which the problem discounts the bootstrap.
+
+    Examples
+    --------
     >>> columns = {"state": [0, 1, 2], "reward": [1, 1, 1], "next_state": [1, 2, 3], "episode": [0, 0, 0]}
     >>> multi_step(columns, 2, 0.5)["reward"].tolist()
     [1.5, 1.5, 1.0]
@@ -97,12 +147,23 @@ def multi_step(columns: dict[str, Any], steps: int, discount: float) -> dict[str
 
 
 def return_windows(columns: dict[str, Any], steps: int) -> dict[str, np.ndarray]:
-    """Windows of up to `steps` steps for λ-returns of action values, from columns in the order of time.
+    """Windows of several steps for λ-returns of action values.
 
-    Takes state, action, reward, next_state, next_action, episode and optional terminated and truncated; gives state,
-    action, and with an axis for the step reward (n, steps), next_state (n, steps, d), next_action (n, steps, ...),
-    terminated (n, steps), and how many steps are real as length (n,). The actions after the first must be the
-    evaluated policy's own, so that importance weights have no place here.
+    The actions after the first must be the evaluated policy's own, so importance weights have no place here.
+
+    Parameters
+    ----------
+    columns : dict of arrays
+        Columns state, action, reward, next_state, next_action, episode and optional terminated and truncated, in the
+        order of time.
+    steps : int
+        Most steps of a window.
+
+    Returns
+    -------
+    dict of arrays
+        Columns state and action, and with an axis for the step reward (n, steps), next_state (n, steps, d), next_action
+        (n, steps, ...) and terminated (n, steps); length (n,) counts the real steps.
     """
     needed = ("state", "action", "reward", "next_state", "next_action", "episode")
     table = _table(columns, *needed, optional=MARKS)

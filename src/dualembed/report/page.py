@@ -52,11 +52,21 @@ def write_report(
     command: str | None = None,
     title: str | None = None,
 ) -> None:
-    """Write one HTML page about a fitted model to `path`, whole or not at all; it can be sent and read anywhere.
+    """Write one HTML page about a fitted model, whole or not at all; it can be sent and read anywhere.
 
-    `data` is what the model was fitted to, by the names of `fit`'s arguments, as in `model.fit(**data)`: ranges of
-    columns, averages and the worst contexts come from it, and the page makes do without. `command` is shown as the way
-    to reproduce the fit; `title` stands above.
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    path : str or path
+        The file.
+    data : dict, optional
+        What the model was fitted to, as in `model.fit(**data)`: ranges of columns, averages and the worst contexts come
+        from it, and the page makes do without.
+    command : str, optional
+        Shown as the way to reproduce the fit.
+    title : str, optional
+        Title of the page.
     """
     write_atomically(path, page(model, data=data, command=command, title=title))
 
@@ -267,9 +277,17 @@ def _version(package: str) -> str:
 
 
 def card(model: Fitted) -> str:
-    """A card: the model's name and settings, what it learnt, its honest error, warnings, a small figure of f.
+    """A card in HTML, as notebooks show it: settings, what was learnt, its honest error, warnings, a small figure.
 
-    Of a model that has not been fitted, name and settings alone.
+    Parameters
+    ----------
+    model : estimator
+        An estimator; of one that has not been fitted name and settings alone.
+
+    Returns
+    -------
+    str
+        The HTML.
     """
     style = resources.files("dualembed.report").joinpath("card.css").read_text(encoding="utf-8")
     head = element("p", element("strong", type(model).__name__), *_changed(model), class_="name")
