@@ -73,7 +73,8 @@ def write_table(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_table({"s1": [0.5], "value": [2.0]}, f"{folder}/values.csv")
     ...     print(Path(folder, "values.csv").read_text(), end="")
-    "s1","value" 0.5,2
+    "s1","value"
+    0.5,2
     """
     path = Path(path).expanduser()
     ending = _ending(path, WRITABLE)
