@@ -163,13 +163,13 @@ def _check_actions(models: Mapping[str, ActionValueEvaluator]) -> None:
     for name, levels in others:
         if levels != known:
             raise checks.InputError(
-                f"the policies choose among different actions: {first} among {_listed(known)}, {name} among "
-                f"{_listed(levels)}; give all of them probabilities of the same"
+                f"the policies choose among different actions: {first} among {_names(known)}, {name} among "
+                f"{_names(levels)}; give all of them probabilities of the same"
             )
 
 
-def _listed(levels: tuple[Any, ...]) -> str:
-    return ", ".join(map(str, levels)) or "numbers"
+def _names(levels: tuple[Any, ...]) -> str:
+    return checks.some(map(str, levels)) or "numbers"
 
 
 def _difference(

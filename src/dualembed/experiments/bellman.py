@@ -84,8 +84,22 @@ class KnownStates(NamedTuple):
 class Process:
     """A decision process under its policy: s' ~ N(next_mean(s), deviation² I), all functions of one state (d,).
 
-    `reward` is what V sums up, discounted, whether it is a gain or a cost. `quadrature(V, means)` is E[V(s')] (n,) for
-    means (n, d), where a process has one for any V.
+    Attributes
+    ----------
+    draw_state : callable
+        From a key to a state.
+    next_mean : callable
+        From a state to the mean of the next.
+    reward : callable
+        What V sums up, discounted, whether it is a gain or a cost.
+    deviation : float
+        Standard deviation of the next state.
+    discount : float
+        Discount factor.
+    quadrature : callable, optional
+        From V and means (n, d) to E[V(s')] (n,), where a process has one for any V.
+    states : ndarray, optional
+        States on which errors are measured, where they are not to be drawn.
     """
 
     draw_state: Callable[[jax.Array], jax.Array]
@@ -185,10 +199,22 @@ class Process:
 
 
 def smooth(function: Value, deviation: float) -> Function | None:
-    """x -> E[f(x + e)] for e ~ N(0, deviation² I), where it is known exactly, or None.
+    """Average a function over normal noise, where that is known exactly.
 
-    A Gaussian of bandwidth σ becomes one of √(σ² + deviation²), Π_j σ_j / √(σ_j² + deviation²) times as high; a wave of
+    A Gaussian of bandwidth σ becomes one of √(σ² + deviation²), Π_j σ_j / √(σ_j² + deviation²) times as high. A wave of
     frequency ω keeps its shape and loses the factor exp(-deviation² |ω|² / 2).
+
+    Parameters
+    ----------
+    function : callable
+        A function f of points (n, d).
+    deviation : float
+        Standard deviation of the noise e ~ N(0, deviation² I).
+
+    Returns
+    -------
+    Function or None
+        The function x -> E[f(x + e)], where it is known.
     """
     match function:
         case KernelFunction(kernel=kernels.Gaussian()):
@@ -222,9 +248,15 @@ def at_points(function: Value, points: np.ndarray) -> np.ndarray:
 class Evaluation:
     """The methods on one process.
 
-    Bandwidths are in units of the median trick, the median distance between two states once every coordinate has
-    deviation 1; or as they are, where those of the paper are `absolute`. The penalty is that of both players, for every
-    stochastic method.
+    Attributes
+    ----------
+    process : Process
+        The process.
+    penalty : float
+        Penalty of both players, for every stochastic method.
+    absolute : bool, default=False
+        Whether bandwidths are as they are. Otherwise their unit is the median distance between two states once every
+        coordinate has deviation 1.
     """
 
     process: Process

@@ -44,7 +44,17 @@ Settings = dict[str, Any]  # a method's hyper-parameters by name, as plain JSON 
 
 @dataclass(frozen=True)
 class Curve:
-    """What one method made of one trial: its metric after so many samples, and what else there is to say of the end."""
+    """What one method made of one trial.
+
+    Attributes
+    ----------
+    samples : list of int
+        Numbers of samples at which the metric was looked at.
+    values : list of float
+        The metric there; infinite from where a run diverged.
+    extras : dict
+        What else there is to say of the end, by name.
+    """
 
     samples: list[int]
     values: list[float]
@@ -52,9 +62,16 @@ class Curve:
 
 
 class Candidates(NamedTuple):
-    """One choice that a sweep makes for a method: of these candidates the best after so many samples.
+    """One choice that a sweep makes for a method.
 
-    It makes up all of the method's settings, or, with a name, the part of them under that name.
+    Attributes
+    ----------
+    candidates : list of dict
+        The settings to choose from.
+    samples : int
+        Samples after which the best is chosen.
+    name : str, optional
+        The part of the method's settings that the choice makes up; by default all of them.
     """
 
     candidates: list[Settings]
@@ -67,27 +84,97 @@ class Contender(ABC):
 
     @abstractmethod
     def run(self, settings: Settings, seed: int, samples: int) -> Curve:
-        """Its curve on the trial of that seed."""
+        """Run the method on one trial.
+
+        Parameters
+        ----------
+        settings : dict
+            The method's hyper-parameters by name.
+        seed : int
+            Seed of the trial.
+        samples : int
+            Samples that the method may use.
+
+        Returns
+        -------
+        Curve
+            Its metric along the way.
+        """
 
     def grid(self) -> list[Settings]:
-        """Every setting that a sweep tries; by default there is nothing to choose."""
+        """List every setting that a sweep tries; by default there is nothing to choose.
+
+        Returns
+        -------
+        list of dict
+            The settings.
+        """
         return [{}]
 
     def choices(self, samples: int) -> list[Candidates]:
-        """What a sweep chooses for a run of so many samples; by default one setting of the grid for the whole run."""
+        """List what a sweep chooses; by default one setting of the grid for the whole run.
+
+        Parameters
+        ----------
+        samples : int
+            Samples of the run.
+
+        Returns
+        -------
+        list of Candidates
+            The choices.
+        """
         return [Candidates(self.grid(), samples)]
 
     def batches(self, candidates: list[Settings]) -> list[list[Settings]]:
-        """The candidates, those together that are cheaper to compute together; by default each by itself."""
+        """Group candidates that are cheaper to compute together; by default each is by itself.
+
+        Parameters
+        ----------
+        candidates : list of dict
+            Settings.
+
+        Returns
+        -------
+        list of list of dict
+            The groups.
+        """
         return [[each] for each in candidates]
 
     def finals(self, candidates: list[Settings], seed: int, samples: int, *, rough: bool = False) -> list[float]:
-        """The metric at the end for each setting, or a rough look at it; infinite where a run diverged."""
+        """Compute the metric at the end for each setting.
+
+        Parameters
+        ----------
+        candidates : list of dict
+            Settings.
+        seed : int
+            Seed of the trial.
+        samples : int
+            Samples that the method may use.
+        rough : bool, default=False
+            Whether a rough look at the metric will do.
+
+        Returns
+        -------
+        list of float
+            The metrics; infinite where a run diverged.
+        """
         return [self.run(settings, seed, samples).values[-1] for settings in candidates]
 
 
 class Round(NamedTuple):
-    """One round of a sweep: on which share of the samples, over how many trials, and how many settings stay."""
+    """One round of a sweep.
+
+    Attributes
+    ----------
+    share : float
+        Share of the samples.
+    trials : int
+        Number of trials.
+    kept : int
+        Settings that stay for the next round.
+    """
 
     share: float
     trials: int
@@ -99,7 +186,31 @@ ROUNDS = (Round(1 / 8, 1, 24), Round(1 / 2, 1, 6), Round(1, 2, 1))
 
 @dataclass(frozen=True)
 class Experiment:
-    """What `dualembed reproduce` runs: its methods, the size of it, how settings are chosen, and how it is drawn."""
+    """What `dualembed reproduce` runs.
+
+    Attributes
+    ----------
+    name : str
+        The name of the experiment, which is that of its module.
+    title : str
+        Title of the figure.
+    metric : str
+        What the errors are.
+    settings : dict
+        What is the same for all methods, as results.json tells it.
+    contenders : dict
+        The methods by name.
+    samples : int
+        Samples of a run.
+    quick_samples : int
+        Samples of a run with --quick.
+    most_trials : int, optional
+        Trials at most, where the data have no more.
+    draw : callable
+        From the report and the curves of all methods to the figure.
+    rounds : tuple of Round
+        Rounds of the sweep.
+    """
 
     name: str
     title: str
@@ -113,14 +224,36 @@ class Experiment:
     rounds: tuple[Round, ...] = ROUNDS
 
     def chosen(self) -> dict[str, Settings]:
-        """The settings of every method that the recorded sweep chose."""
+        """Read the settings that the recorded sweep chose.
+
+        Returns
+        -------
+        dict
+            Settings by the name of the method.
+        """
         file = resources.files("dualembed.experiments") / "settings" / f"{self.name}.json"
         recorded = json.loads(file.read_text(encoding="utf-8"))["chosen"] if file.is_file() else {}
         return {name: recorded.get(name, {}) for name in self.contenders}
 
 
 def find_experiment(name: str) -> Experiment:
-    """The experiment of that name."""
+    """Find an experiment by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of `experiments.NAMES`.
+
+    Returns
+    -------
+    Experiment
+        The experiment.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
     if name not in NAMES:
         raise InputError(f"there is no experiment named {name!r}; choose one of: {', '.join(NAMES)}")
     return import_module(f"dualembed.experiments.{name}").EXPERIMENT
@@ -128,9 +261,18 @@ def find_experiment(name: str) -> Experiment:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a trial stands on: its problem, the metric of a function there, and further figures for the last one.
+    """What a trial stands on.
 
-    A sweep's look at many settings may be a `rough` one.
+    Attributes
+    ----------
+    problem : Problem
+        The problem to solve.
+    error : callable
+        The metric of a function.
+    extras : callable
+        Further figures of the last function, by name.
+    rough : callable, optional
+        A rough look at the metric, for sweeps over many settings.
     """
 
     problem: Problem
@@ -148,7 +290,13 @@ Setups = Callable[[int, int], Setup]  # (seed, samples) -> the trial
 
 @dataclass(frozen=True)
 class Axes:
-    """A grid: every combination of the values of each name, but for offsets of steps whose power is 0."""
+    """A grid: every combination of the values of each name, but for offsets of steps whose power is 0.
+
+    Attributes
+    ----------
+    values : dict
+        The values of each setting by name.
+    """
 
     values: dict[str, Sequence[Any]]
 
@@ -236,9 +384,22 @@ class Stepping(Contender):
 
 @dataclass(frozen=True)
 class Stochastic(Stepping):
-    """A stochastic solver on batches of so many samples; its settings are those of its steps, and the saddle's own.
+    """A stochastic solver; its settings are those of its steps, and the saddle's own.
 
-    A row of the data may count for several samples.
+    Attributes
+    ----------
+    solver : callable
+        From steps, batch and the schedules of both players to the solver.
+    setups : callable
+        From the settings to the trials.
+    saddle : callable
+        From the settings and the problem to the saddle.
+    batch : int
+        Samples of a step.
+    axes : Axes
+        The grid, but for the iterate.
+    samples_a_row : int, default=1
+        Samples for which a row of the data counts.
     """
 
     solver: Callable[..., StochasticSolver]
@@ -280,7 +441,21 @@ class Stochastic(Stepping):
 
 @dataclass(frozen=True)
 class Batch(Contender):
-    """A method that takes all its samples at once: a point of its curve for each of a few sizes of the data."""
+    """A method that takes all its samples at once: a point of its curve for each of a few sizes of the data.
+
+    Attributes
+    ----------
+    fit : callable
+        From settings, problem and seed to the function.
+    setups : callable
+        From seed and samples to the trial.
+    shares : tuple of float
+        Sizes of the data, as shares of the samples.
+    axes : Axes
+        The grid.
+    most : int, optional
+        Samples that it is given at most, for its cost.
+    """
 
     fit: Callable[[Settings, Problem, int], Function]  # (settings, problem, seed) -> the function
     setups: Setups

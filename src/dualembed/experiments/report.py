@@ -59,7 +59,23 @@ NAMES |= {f"{name}-fixed": f"{NAMES[name]}, fixed data" for name in FIXED}
 
 @dataclass(frozen=True)
 class Method:
-    """One method's curves over samples seen (mean and std over trials), and each trial's end."""
+    """One method's curves over samples seen, and each trial's end.
+
+    Attributes
+    ----------
+    hyperparameters : dict
+        Its settings.
+    samples : list of int
+        Numbers of samples of the curve's points.
+    mean, std : list of float
+        Mean and standard deviation of the metric over trials, at each point.
+    final : list of float
+        The metric at the end of each trial.
+    seconds : list of float
+        Seconds of each trial.
+    extras : dict
+        Other figures of the end by name, one for each trial.
+    """
 
     hyperparameters: dict[str, Any]
     samples: list[int]
@@ -93,7 +109,25 @@ class Method:
 
 @dataclass(frozen=True)
 class Report:
-    """An experiment's outcome: every method on the same metric, and how to draw it."""
+    """An experiment's outcome: every method on the same metric.
+
+    Attributes
+    ----------
+    experiment : str
+        Name of the experiment.
+    trials, seed : int
+        Number of trials, and seed of the first.
+    metric : str
+        What the errors are.
+    methods : dict
+        Curves by the name of the method.
+    draw : callable
+        Makes the figure.
+    settings : dict
+        What is the same for all methods.
+    title : str
+        Title of the figure.
+    """
 
     experiment: str
     trials: int
@@ -106,7 +140,20 @@ class Report:
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Write results.json, figure.png and figure.pdf into the folder, each whole or not at all; return the first two."""
+    """Write results.json, figure.png and figure.pdf, each whole or not at all.
+
+    Parameters
+    ----------
+    report : Report
+        The report.
+    folder : Path
+        Where to write.
+
+    Returns
+    -------
+    tuple of Path
+        The results, and the first figure.
+    """
     results, figure = folder / "results.json", folder / "figure.png"
     write_atomically(results, json.dumps(document(report), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     drawn = report.draw()

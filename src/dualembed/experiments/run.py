@@ -42,10 +42,38 @@ def run(
     chosen: dict[str, Settings] | None = None,
     jobs: int = 1,
 ) -> Report:
-    """The report over trials seeded with seed, seed + 1, ...; what the ledger knows is not computed again.
+    """Run an experiment over trials seeded with seed, seed + 1, and so on.
 
-    `chosen` stands in for the recorded settings, method by method. With several jobs, that many processes work at a
-    time, each on one method of one trial; the numbers are the same but for rounding.
+    What the ledger knows is not computed again.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    trials : int
+        Number of trials.
+    seed : int
+        Seed of the first trial.
+    quick : bool
+        Whether to run the small version.
+    progress : callable
+        Shows how far the run is, as `progress.track` does.
+    ledger : Ledger, optional
+        What is known already; by default nothing.
+    chosen : dict, optional
+        Settings in place of the recorded ones, by the name of the method.
+    jobs : int, default=1
+        Processes that work at a time, each on one method of one trial. The numbers are the same but for rounding.
+
+    Returns
+    -------
+    Report
+        Every method's curves.
+
+    Raises
+    ------
+    InputError
+        If settings were chosen on one of the seeds, or a method has no settings on record.
     """
     if experiment.most_trials is not None:
         trials = min(trials, experiment.most_trials)
@@ -158,11 +186,19 @@ def _numbers(own: list[Curve]) -> dict[str, list[float]]:
 
 
 class Ledger:
-    """Answers under their questions, both plain JSON values: one line each in a file, or in memory where there is none.
+    """Answers under their questions, both plain JSON values.
 
-    A line goes to the disk as soon as it is known. The last one may have been cut short by a crash, and is then left
-    out; JSON keeps every digit of a float, so that what is recalled is what was computed.
+    They are one line each in a file, or in memory where there is none. A line goes to the disk as soon as it is known.
+    The last one may have been cut short by a crash, and is then left out. JSON keeps every digit of a float, so that
+    what is recalled is what was computed.
 
+    Parameters
+    ----------
+    path : Path, optional
+        The file.
+
+    Examples
+    --------
     >>> ledger = Ledger()
     >>> ledger.remember({"trial": 3}, 0.1)
     >>> ledger.recall({"trial": 3}), ledger.recall({"trial": 4})
@@ -231,9 +267,26 @@ Answers = Callable[[Sequence[SomeWork]], Iterator[tuple[SomeWork, Any]]]
 
 @contextmanager
 def worker_pool(experiment: Experiment, jobs: int) -> Iterator[Answers[Any]]:
-    """A function from work to its answers as they come, with so many processes while the block lasts.
+    """Open a pool of processes that answer tasks while the block lasts.
 
     Other processes know an experiment by its name only: one without a name is worked on in this one.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    jobs : int
+        Number of processes; 1 works in this one.
+
+    Yields
+    ------
+    callable
+        From tasks to pairs (task, answer) as they come.
+
+    Raises
+    ------
+    InputError
+        If a process died.
     """
     shared = experiment.name in NAMES and find_experiment(experiment.name) is experiment
     if jobs == 1 or not shared:

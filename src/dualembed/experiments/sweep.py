@@ -25,9 +25,27 @@ MANY = 50  # settings, from which on a look at each is a rough one
 
 
 def sweep(experiment: Experiment, *, quick: bool, progress: Track, ledger: Ledger, jobs: int = 1) -> dict[str, Any]:
-    """What the sweep found, to be written as a settings file: the chosen settings, and what they were chosen from.
+    """Choose the settings of every method by successive halving.
 
-    What the ledger knows of a setting is not computed again. With several jobs, that many processes work at a time.
+    What the ledger knows of a setting is not computed again.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    quick : bool
+        Whether to sweep over the small version, in one round.
+    progress : callable
+        Shows how far the sweep is, as `progress.track` does.
+    ledger : Ledger
+        What is known already.
+    jobs : int, default=1
+        Processes that work at a time.
+
+    Returns
+    -------
+    dict
+        The chosen settings, and what they were chosen from, to be written as a settings file.
     """
     samples = experiment.quick_samples if quick else experiment.samples
     rounds = QUICK_ROUNDS if quick else experiment.rounds
@@ -48,7 +66,20 @@ def sweep(experiment: Experiment, *, quick: bool, progress: Track, ledger: Ledge
 
 
 def write_settings(results: dict[str, Any], folder: Path) -> Path:
-    """Write what the sweep found as settings.json into the folder; return its path."""
+    """Write the results of a sweep as settings.json.
+
+    Parameters
+    ----------
+    results : dict
+        What `sweep` returned.
+    folder : Path
+        Where to write.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
     path = folder / "settings.json"
     write_atomically(path, json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return path
