@@ -19,7 +19,7 @@ import fnmatch
 import importlib
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -103,47 +103,63 @@ def ours(log: dict[str, np.ndarray], starts: np.ndarray) -> float:
 
 
 def fit_q_value(log: dict[str, np.ndarray], starts: np.ndarray, *, setting: str, steps: int, seed: int) -> float:
-    """The policy's value by d3rlpy, on standardised states, with its own network of two layers of 256."""
-    library, torch = require("d3rlpy", "bench"), require("torch", "bench")
-    torch.set_num_threads(1)
-    library.seed(seed)
-    config = library.ope.FQEConfig(
-        gamma=DISCOUNT,
-        batch_size=BATCH,
-        observation_scaler=library.preprocessing.StandardObservationScaler(),
-        **SETTINGS[setting],
-    )
-    scaler = config.observation_scaler
-
-    def best(states: Any) -> Any:
-        """The policy's actions at states as the rival's network sees them."""
-        return evaluated(scaler.reverse_transform(states))
-
-    # All that is asked of the evaluated algorithm is its action: the rule itself, with no network fitted to it.
-    algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=best))
-    model = library.ope.DiscreteFQE(algo=algorithm, config=config)
-    model.fit(
-        _episodes(library, log),
-        n_steps=steps,
-        n_steps_per_epoch=steps,
-        show_progress=False,
-        save_interval=steps + 1,
-        logger_adapter=library.logging.NoopAdapterFactory(),
-    )
+    """The policy's value by d3rlpy."""
+    model = _train(log, evaluated, discount=DISCOUNT, steps=steps, seed=seed, actions=2, **SETTINGS[setting])
     return float(model.predict_value(starts.astype(np.float32), evaluated(starts)).mean())
 
 
-def _episodes(library: Any, log: dict[str, np.ndarray]) -> Any:
-    """The log as the rival keeps it; an episode that the log cuts short is one of its timeouts."""
-    last = np.append(np.diff(log["episode"]) != 0, True)
+def _train(
+    log: dict[str, np.ndarray],
+    policy: Callable[[Any], Any],
+    *,
+    discount: float,
+    steps: int,
+    seed: int,
+    actions: int,
+    epochs: int = 1,
+    after_epoch: Callable[[Any, int, int], None] | None = None,
+    **options: Any,
+) -> Any:
+    """d3rlpy's fitted Q evaluation, on standardised states, with its own network of two layers of 256.
+
+    The policy gives actions for states; `actions` is their number, 0 where an action is a real number.
+    """
+    library, torch = require("d3rlpy", "bench"), require("torch", "bench")
+    torch.set_num_threads(1)
+    library.seed(seed)
+    scaler = library.preprocessing.StandardObservationScaler()
+    config = library.ope.FQEConfig(gamma=discount, batch_size=BATCH, observation_scaler=scaler, **options)
+
+    def act(states: Any) -> Any:
+        """The policy's actions at states as the rival's network sees them."""
+        return policy(scaler.reverse_transform(states))
+
+    # All that is asked of the evaluated algorithm is its action: the policy itself, with no network fitted to it.
+    algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=act))
+    model = (library.ope.DiscreteFQE if actions else library.ope.FQE)(algo=algorithm, config=config)
+    model.fit(
+        _dataset(library, log, actions),
+        n_steps=steps,
+        n_steps_per_epoch=steps // epochs,
+        show_progress=False,
+        save_interval=steps + 1,
+        epoch_callback=after_epoch,
+        logger_adapter=library.logging.NoopAdapterFactory(),
+    )
+    return model
+
+
+def _dataset(library: Any, log: dict[str, np.ndarray], actions: int) -> Any:
+    """The log as the rival keeps it; an episode that the log or a time limit cuts is one of its timeouts."""
+    space = library.constants.ActionSpace
     return library.dataset.MDPDataset(
         observations=log["state"].astype(np.float32),
-        actions=log["action"].astype(np.int64)[:, None],
+        actions=log["action"].astype(np.int64 if actions else np.float32)[:, None],
         rewards=log["reward"].astype(np.float32)[:, None],
-        terminals=log["terminated"],
-        timeouts=last & (log["terminated"] == 0),
-        action_space=library.constants.ActionSpace.DISCRETE,
-        action_size=2,
+        terminals=log["terminated"].astype(np.float32),
+        timeouts=np.append(np.diff(log["episode"]) != 0, True) & (log["terminated"] == 0),
+        action_space=space.DISCRETE if actions else space.CONTINUOUS,
+        action_size=actions or 1,
     )
 
 
@@ -189,44 +205,26 @@ def _lines(rows: np.ndarray, value: float) -> list[dict[str, Any]]:
 def fit_q_values(log: Log, policy: Policy, discount: float, *, setting: str, steps: int, seed: int) -> dict[int, float]:
     """The policy's value by d3rlpy after each quarter of so many steps, by the number of steps.
 
-    It has standardised states, rewards divided so that values are near 1, and its own network of two layers of 256.
+    Its rewards are divided so that values are near 1.
     """
-    library, torch = require("d3rlpy", "bench"), require("torch", "bench")
-    torch.set_num_threads(1)
-    library.seed(seed)
     size = float(np.mean(np.abs(log.rewards))) / (1 - discount)
-    config = library.ope.FQEConfig(
-        gamma=discount,
-        batch_size=BATCH,
-        learning_rate=RATES[setting],
-        target_update_interval=EVERY,
-        observation_scaler=library.preprocessing.StandardObservationScaler(),
-    )
-    discrete = isinstance(policy, Choice)
-    rng, scaler = np.random.default_rng((seed, 9)), config.observation_scaler
+    actions = policy.probabilities(log.states[:1]).shape[1] if isinstance(policy, Choice) else 0
+    rng, starts = np.random.default_rng((seed, 9)), log.states[log.steps == 0]
+    values: dict[int, float] = {}
 
-    def drawn(states: Any) -> Any:
-        """Actions that the policy draws at states as the rival's network sees them."""
-        actions = policy.draw(rng, scaler.reverse_transform(states).numpy().astype(np.float64))
-        return torch.as_tensor(actions if discrete else actions[:, None].astype(np.float32))
-
-    # All that is asked of the evaluated algorithm is its action: the policy itself, with no network fitted to it.
-    algorithm = SimpleNamespace(impl=SimpleNamespace(predict_best_action=drawn))
-    model = (library.ope.DiscreteFQE if discrete else library.ope.FQE)(algo=algorithm, config=config)
-    starts, values = log.states[log.steps == 0], {}
+    def draw(states: Any) -> Any:
+        """Actions that the policy draws."""
+        drawn = policy.draw(rng, states.numpy().astype(np.float64))
+        return require("torch", "bench").as_tensor(drawn if actions else drawn[:, None].astype(np.float32))
 
     def note(learner: Any, epoch: int, total: int) -> None:
         values[total] = size * _mean_value(learner, policy, starts)
 
-    model.fit(
-        _dataset(library, log, size=size, actions=_count(policy, log)),
-        n_steps=steps,
-        n_steps_per_epoch=steps // 4,
-        show_progress=False,
-        save_interval=steps,
-        epoch_callback=note,
-        logger_adapter=library.logging.NoopAdapterFactory(),
-    )
+    columns = {"state": log.states, "action": log.actions, "reward": log.rewards / size}
+    columns |= {"terminated": log.terminated, "episode": log.episodes}
+    options: dict[str, Any] = {"learning_rate": RATES[setting], "target_update_interval": EVERY}
+    sizes: dict[str, Any] = {"steps": steps, "epochs": 4, "actions": actions}
+    _train(columns, draw, discount=discount, seed=seed, after_epoch=note, **sizes, **options)
     return values
 
 
@@ -241,25 +239,6 @@ def _mean_value(model: Any, policy: Policy, starts: np.ndarray) -> float:
     middle = policy.mean(starts)
     drawn = [(middle + policy.deviation * node)[:, None].astype(np.float32) for node in nodes]
     return float(np.mean(weights / weights.sum() @ np.stack([model.predict_value(states, each) for each in drawn])))
-
-
-def _count(policy: Policy, log: Log) -> int:
-    return policy.probabilities(log.states[:1]).shape[1] if isinstance(policy, Choice) else 1
-
-
-def _dataset(library: Any, log: Log, *, size: float, actions: int) -> Any:
-    """The log as the rival keeps it; an episode that the log or a time limit cuts is one of its timeouts."""
-    discrete = log.actions.dtype.kind in "iu"
-    space = library.constants.ActionSpace
-    return library.dataset.MDPDataset(
-        observations=log.states.astype(np.float32),
-        actions=log.actions.astype(np.int64 if discrete else np.float32)[:, None],
-        rewards=(log.rewards / size).astype(np.float32)[:, None],
-        terminals=log.terminated.astype(np.float32),
-        timeouts=np.append(np.diff(log.episodes) != 0, True) & ~log.terminated,
-        action_space=space.DISCRETE if discrete else space.CONTINUOUS,
-        action_size=actions,
-    )
 
 
 def bench_worlds(
