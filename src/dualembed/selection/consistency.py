@@ -22,7 +22,17 @@ FEWEST = 20  # groups
 
 @dataclasses.dataclass(frozen=True)
 class Consistency:
-    """The p-value of "f solves its conditional moment equation", and the statistic it comes from."""
+    """The result of a test whether f solves its conditional moment equation.
+
+    Attributes
+    ----------
+    p_value : float
+        Its p-value: below 0.05 the data speak against f.
+    statistic : float
+        The statistic T.
+    draws : int
+        Draws of the wild bootstrap.
+    """
 
     p_value: float
     statistic: float
@@ -46,14 +56,35 @@ def consistency_test(
     draws: int = 999,
     seed: int = 0,
 ) -> Consistency:
-    """A test of E[m | κ] = 0, m = moment(f) - y, for any f from points (n, d) to values (n,).
+    """Test E[m | κ] = 0, m = moment(f) - y, for any f.
 
     The statistic is T = Σ_{i≠j} k(κ_i, κ_j) m_i m_j / n, zero in expectation for the right f and positive for any other
-    that the kernel can tell; k is a constant plus Gaussians of two bandwidths. Its distribution under the null is
-    that of T with the sign of each m_i drawn at random (the wild bootstrap); `groups` (n,), such as episodes, have
-    one sign together. f must not have been fitted to these samples: to data it was fitted to it is too consistent.
-    A large p-value is no proof that f is right: with instruments, what averaging hides no test can see.
+    that the kernel can tell; k is a constant plus Gaussians of two bandwidths. Its distribution under the null is that
+    of T with the sign of each m_i drawn at random (the wild bootstrap). A large p-value is no proof that f is right:
+    with instruments, what averaging hides no test can see.
 
+    Parameters
+    ----------
+    problem : Problem
+        The moments.
+    function : callable
+        Any f from points (n, d) to values (n,), not fitted to these samples: to those it is too consistent.
+    sample : dict of arrays, optional
+        Samples; by default the problem's finite data set.
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, such as episodes, which have one sign together.
+    draws : int, default=999
+        Draws of the bootstrap.
+    seed : int, default=0
+        Seed of the draws.
+
+    Returns
+    -------
+    Consistency
+        The p-value and the statistic.
+
+    Examples
+    --------
     >>> from dualembed.problems import InstrumentalVariables
     >>> from dualembed.sources import Dataset
     >>> rng = np.random.default_rng(0)

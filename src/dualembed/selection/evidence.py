@@ -43,7 +43,26 @@ class Moments(eqx.Module):
 
 
 def moments(points: Any, weights: Any, target: Any, *, instruments: Any, noise: Any) -> Moments:
-    """The moments of targets t (n,) with instruments (n, r) and the covariance Ω (r, r) of q times the residual."""
+    """The moments of samples with instruments, in float64.
+
+    Parameters
+    ----------
+    points : array of shape (n, K, d)
+        Points at which f enters.
+    weights : array of shape (n, K)
+        Weights of f there.
+    target : array of shape (n,)
+        Targets t.
+    instruments : array of shape (n, r)
+        Instruments q.
+    noise : array of shape (r, r)
+        Covariance Ω of q times the residual.
+
+    Returns
+    -------
+    Moments
+        The moments, padded to sizes that share compiled code.
+    """
     rows, count = instruments.shape
     pad = -count % BLOCK  # instruments that are zero, with unit noise, add nothing to the evidence
     q = np.pad(instruments, ((0, 0), (0, pad))) / rows
@@ -68,9 +87,23 @@ def padded(rows: Any, more: int) -> np.ndarray:
 
 
 def evidence(kernel: Kernel, seen: Moments, landmarks: jax.Array) -> jax.Array:
-    """log N(b; 0, A Aᵀ + Ω / n) up to a constant, for f from the kernel's Gaussian process on the landmarks.
+    """The moment evidence log N(b; 0, A Aᵀ + Ω / n), up to a constant, of f from the kernel's Gaussian process.
 
-    Differentiable in the leaves of the kernel. It wants float64: call it under `jax.enable_x64(True)`.
+    It is differentiable in the leaves of the kernel, and wants float64: call it under `jax.enable_x64(True)`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance of the Gaussian process.
+    seen : Moments
+        What `moments` gives.
+    landmarks : array of shape (m, d)
+        Points that carry the process.
+
+    Returns
+    -------
+    array
+        One number.
     """
     rows, count, width = seen.points.shape
     values = kernel.gram(seen.points.reshape(-1, width), landmarks).reshape(rows, count, -1)
@@ -123,11 +156,27 @@ class Maximum(NamedTuple):
 
 
 def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any, *, start: Any = None) -> Maximum:
-    """A maximum of objective(parameters, *data) + log hyper-prior by L-BFGS from the start (by default the centre).
+    """Maximise objective(parameters, *data) + log hyper-prior by L-BFGS.
 
-    `centre` is a pytree of positive numbers (a kernel, say); the logarithms of its leaves have independent normal
-    hyper-priors around it, with the standard deviations `spread`, a pytree of the same structure. A spread of zero
-    holds a leaf.
+    The logarithms of the parameters have independent normal hyper-priors around `centre`.
+
+    Parameters
+    ----------
+    objective : callable
+        A function of parameters and data, written in JAX.
+    centre : pytree
+        Positive numbers, such as a kernel.
+    spread : pytree
+        Standard deviations of the hyper-priors, in the structure of `centre`; 0 holds a leaf.
+    data : tuple
+        Further arguments of the objective.
+    start : pytree, optional
+        Where to begin; by default the centre.
+
+    Returns
+    -------
+    Maximum
+        The parameters, the value with the log hyper-prior, and the number of evaluations.
     """
     with jax.enable_x64(True):
         start = centre if start is None else start

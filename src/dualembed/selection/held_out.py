@@ -30,8 +30,18 @@ ROWS = 40_000  # that are looked at
 class HeldOut:
     """What functions fitted without a fold show on it.
 
-    `value` and `stderr` are the honest score, an estimate of E[E[m | κ]²]; `squared` is the mean of m², which the noise
-    of single samples is part of; `fitted` is that of the rows the function was fitted to.
+    Attributes
+    ----------
+    value : float
+        The honest score, an estimate of E[E[m | κ]²].
+    stderr : float
+        Its standard error.
+    squared : float
+        The mean of m², which the noise of single samples is part of.
+    fitted : float
+        That of the rows the function was fitted to.
+    rows : int
+        Rows that were judged.
     """
 
     value: float
@@ -47,10 +57,26 @@ class HeldOut:
 
 
 def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int = 0) -> HeldOut | None:
-    """The honest score of closed forms like the fit, each on a fold that it was not fitted to; None for few rows.
+    """The honest score of closed forms like the fit, each on a fold that it was not fitted to.
 
     The features and penalties are the fit's, chosen on all rows: what is left out of a fit is the solution alone.
-    Groups, such as episodes, stay in one fold. Data sets of more than 40,000 rows are judged by 40,000 of them.
+    Data sets of more than 40,000 rows are judged by 40,000 of them.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem on a finite data set.
+    fit : MomentFit
+        The closed form, `result.closed`.
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, such as episodes, which stay in one fold.
+    seed : int, default=0
+        Seed of the folds.
+
+    Returns
+    -------
+    HeldOut or None
+        The score; None for few rows.
     """
     sample, labels = _sample(problem, groups, seed)
     folds = _folds(labels, seed)
@@ -109,7 +135,24 @@ def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> Hel
 def held_out_once(
     problem: Problem, fit: Callable[[Problem], Callable[[np.ndarray], Any]], *, groups: Any = None, seed: int = 0
 ) -> HeldOut | None:
-    """The same of one function, fitted by `fit` to three quarters of the rows and judged on the fourth."""
+    """The honest score of one function, fitted to three quarters of the rows and judged on the fourth.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem on a finite data set.
+    fit : callable
+        Function from a problem to a function of points (n, d).
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, such as episodes, which stay together.
+    seed : int, default=0
+        Seed of the split.
+
+    Returns
+    -------
+    HeldOut or None
+        The score; None for few rows.
+    """
     sample, labels = _sample(problem, groups, seed)
     folds = _folds(labels, seed)
     if folds is None:

@@ -22,13 +22,26 @@ SHARES = (0.25, 0.5, 0.75, 1.0)  # of a variance's own model, against a constant
 
 
 def evidence_penalty(sums: Sums, dual_penalty: float) -> float:
-    """λ1 = σ² / (n a²) at the most evident amplitude a of the prior θ ~ N(0, a² I), σ² the residual variance.
+    """The penalty λ1 = σ² / (n a²) at the amplitude a of the prior θ ~ N(0, a² I) with the most evidence.
 
-    With moments whose noise is N(0, σ² I / n) and s_j the eigenvalues of AᵀWA, in the eigenvectors' coordinates
+    σ² is the residual variance. With moments of noise N(0, σ² I / n) and s_j the eigenvalues of AᵀWA, in the
+    eigenvectors' coordinates
 
         -2 log evidence = Σ_j log(1 + s_j / λ1) - (n / σ²) Σ_j (AᵀWb)_j² / (s_j + λ1) + constant
 
-    so that one decomposition gives the whole path; σ² is that of the θ found before, in turn (docs/maths.md).
+    so one decomposition gives the whole path; σ² is that of the θ found before, in turn (docs/maths.md).
+
+    Parameters
+    ----------
+    sums : Sums
+        Sums of the moments.
+    dual_penalty : float
+        The penalty λ2.
+
+    Returns
+    -------
+    float
+        The penalty λ1.
     """
     system = MomentSystem(sums.merged(), dual_penalty)
     spectrum = np.maximum(system.spectrum, 0.0)

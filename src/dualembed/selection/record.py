@@ -11,7 +11,17 @@ from dualembed.solvers.base import Solver
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One choice: the question, the answer in words, and the numbers it was made by."""
+    """One choice.
+
+    Attributes
+    ----------
+    question : str
+        What was to be chosen.
+    answer : str
+        What was, in words.
+    numbers : dict of float
+        The numbers it was made by.
+    """
 
     question: str
     answer: str
@@ -24,7 +34,13 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Every choice in order, one line each."""
+    """Every choice in order, one line each.
+
+    Attributes
+    ----------
+    steps : tuple of Choice
+        The choices.
+    """
 
     steps: tuple[Choice, ...]
 
@@ -34,7 +50,17 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class Record(Selection):
-    """The same with the saddle that the choices add up to, and the solver that solved it: ready for any other one."""
+    """The choices with what they add up to, ready to be solved again.
+
+    Attributes
+    ----------
+    steps : tuple of Choice
+        The choices.
+    saddle : Saddle
+        The saddle that they add up to.
+    solver : Solver or None
+        The solver that solved it.
+    """
 
     saddle: Saddle = dataclasses.field(repr=False)
     solver: Solver | None = dataclasses.field(default=None, repr=False)
