@@ -77,13 +77,13 @@ def ask(
 ) -> None:
     from dualembed.cli.console import exit_on_interrupt, print_json, spinner
     from dualembed.cli.saved import loaded
-    from dualembed.data.io import check_there
+    from dualembed.data.io import check_exists
 
     places, others, moved = at or [], minus or [], moves(derivative or [], effect or [])
     # A table is asked about itself, or is what a column's effect is taken over.
     _check(level, asked=len(places) + (points is not None and not moved), others=len(others))
     if points is not None:
-        check_there(points.expanduser())
+        check_exists(points.expanduser())
     with spinner("Asking"), exit_on_interrupt():
         fitted, task = loaded(model)
         _check_errors(model, fitted)

@@ -27,7 +27,7 @@ ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says whe
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class FitRequest:
     """What was asked for: the task, the table, where to write, columns by meaning, and settings of the estimator."""
 
     name: str
@@ -67,7 +67,7 @@ def fit_command() -> Callable[..., None]:
         settings = {name: value for name, value in given.items() if name in named and value is not None}
         settings |= {name: given[name] for name in ("solver", "primal", "dual", "seed")}
         columns = {word: given[word] for word in given if word in words}
-        order = Order(
+        request = FitRequest(
             given["task"],
             given["table"],
             given["out"],
@@ -77,8 +77,8 @@ def fit_command() -> Callable[..., None]:
             categories=given["categorical"],
             drop_missing=given["drop_missing"],
         )
-        _check(order)
-        _run(order, as_json=given["as_json"])
+        _check(request)
+        _run(request, as_json=given["as_json"])
 
     fit.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]
     fit.__doc__ = general()
@@ -125,21 +125,21 @@ def _named(text: str) -> Any:
     return typer.Option(metavar="NAME", help=text)
 
 
-def _check(order: Order) -> None:
-    """Raise where the order cannot be carried out, as far as that can be known before the table is read."""
+def _check(request: FitRequest) -> None:
+    """Raise where the request cannot be carried out, as far as that can be known before the table is read."""
     from dualembed.checks import InputError
     from dualembed.cli.console import check_writable
-    from dualembed.data.io import check_there
+    from dualembed.data.io import check_exists
 
-    task = task_named(order.name)
-    _check_options(task, order.columns)
-    _check_settings(task, order)
-    check_there(order.table.expanduser())
-    check_writable("--out", order.out, order.table)
-    if order.report is not None:
-        if order.report.suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"--report {order.report} must end in .html, since it is a page for a browser")
-        check_writable("--report", order.report, order.table, order.out)
+    task = task_named(request.name)
+    _check_options(task, request.columns)
+    _check_settings(task, request)
+    check_exists(request.table.expanduser())
+    check_writable("--out", request.out, request.table)
+    if request.report is not None:
+        if request.report.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"--report {request.report} must end in .html, since it is a page for a browser")
+        check_writable("--report", request.report, request.table, request.out)
 
 
 def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
@@ -172,18 +172,18 @@ def _unused_end_marks(
     )
 
 
-def _check_settings(task: Task, order: Order) -> None:
+def _check_settings(task: Task, request: FitRequest) -> None:
     from dualembed.checks import InputError
 
-    settings, own = order.settings, {setting.name: setting for setting in task.settings}
+    settings, own = request.settings, {setting.name: setting for setting in task.settings}
     for each in known_tasks().values():
         for setting in each.settings:
             if setting.name in settings and setting.name not in own:
-                raise InputError(f"{setting.option} has no use in {order.name}; leave it out")
+                raise InputError(f"{setting.option} has no use in {request.name}; leave it out")
     for setting in own.values():
         if setting.condition and not settings.get(setting.name, "").strip():
             way = f'{setting.option} "s1 >= 1"'
-            raise InputError(f"{order.name} needs {setting.option}, a condition on state columns such as {way}")
+            raise InputError(f"{request.name} needs {setting.option}, a condition on state columns such as {way}")
     discount = settings.get("discount", 1.0)
     if not 0 <= discount <= 1:
         raise InputError(
@@ -194,41 +194,41 @@ def _check_settings(task: Task, order: Order) -> None:
             raise InputError(f"--{name} must be one of {', '.join(known)}, not {settings[name]!r}")
 
 
-def _run(order: Order, *, as_json: bool) -> None:
+def _run(request: FitRequest, *, as_json: bool) -> None:
     from dualembed.cli.console import exit_on_interrupt, on_interrupt, print_json, spinner
 
     with exit_on_interrupt():
-        with spinner(f"Reading {order.table}"):
-            given = _read(order)
-        model = _fitted(order, given)
+        with spinner(f"Reading {request.table}"):
+            given = _read(request)
+        model = _fitted(request, given)
         summary = model.summary()
     with spinner("Writing"):
-        _write(order, model, given.data.columns)
-    with on_interrupt(f"stopped; the model {order.out} is written"):
+        _write(request, model, given.data.columns)
+    with on_interrupt(f"stopped; the model {request.out} is written"):
         if as_json:
-            print_json(_document(order, given, summary))
+            print_json(_document(request, given, summary))
         else:
-            _print(order, given, summary)
+            _print(request, given, summary)
 
 
-def _document(order: Order, given: Given, summary: Summary) -> dict[str, Any]:
+def _document(request: FitRequest, given: FitData, summary: Summary) -> dict[str, Any]:
     """What was read, found and written, in terms that JSON has."""
     return {
-        "task": order.name,
-        "table": str(order.table),
+        "task": request.name,
+        "table": str(request.table),
         "rows": given.table.num_rows,
         "dropped": given.dropped,
         "columns": given.columns,
         "categories": given.categories,
         **summary.to_dict(),
-        "solver": order.settings["solver"],
-        "model": str(order.out),
-        "report": None if order.report is None else str(order.report),
-        "command": order.command,
+        "solver": request.settings["solver"],
+        "model": str(request.out),
+        "report": None if request.report is None else str(request.report),
+        "command": request.command,
     }
 
 
-def _print(order: Order, given: Given, summary: Summary) -> None:
+def _print(request: FitRequest, given: FitData, summary: Summary) -> None:
     """Print the same for people."""
     from dualembed.cli.console import print_columns, print_summary
     from dualembed.estimates import pluralise
@@ -240,13 +240,13 @@ def _print(order: Order, given: Given, summary: Summary) -> None:
     typer.echo("")
     print_summary(summary)
     typer.echo("")
-    typer.echo(f"Model:  {order.out}")
-    if order.report:
-        typer.echo(f"Report: {order.report} (open it in a browser)")
+    typer.echo(f"Model:  {request.out}")
+    if request.report:
+        typer.echo(f"Report: {request.report} (open it in a browser)")
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class FitData:
     """What a table holds: rows that lack nothing, columns by meaning, categories, and the table for `fit`."""
 
     table: Any
@@ -257,47 +257,47 @@ class Given:
     settings: dict[str, Any]
 
 
-def _read(order: Order) -> Given:
+def _read(request: FitRequest) -> FitData:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
     from dualembed.data import read_table
     from dualembed.data.columns import columns_by_role
     from dualembed.data.table import Table, categories_in, check_varying, complete
 
-    whole = read_table(order.table)
-    columns = columns_by_role(order.task.roles, order.columns, whole.column_names, needs=order.task.needs)
-    table, dropped = complete(whole, columns, drop=order.drop_missing)
+    whole = read_table(request.table)
+    columns = columns_by_role(request.task.roles, request.columns, whole.column_names, needs=request.task.needs)
+    table, dropped = complete(whole, columns, drop=request.drop_missing)
     check_varying(table, columns)
-    categories = categories_in(table, columns, order.categories)
-    data = Table.named(table, columns, order.task.roles, needs=order.task.needs, categories=categories)
-    settings = {**order.settings, "categorical_features": categories or None}
-    for setting in order.task.settings:
+    categories = categories_in(table, columns, request.categories)
+    data = Table.named(table, columns, request.task.roles, needs=request.task.needs, categories=categories)
+    settings = {**request.settings, "categorical_features": categories or None}
+    for setting in request.task.settings:
         if setting.condition:
             text = settings[setting.name]
             settings[setting.name] = _condition(text, columns["state"], data.states, setting.option)
-    worries = _unused_end_marks(order.task, order.columns, columns, whole)
-    return Given(table, dropped, columns, categories, dataclasses.replace(data, warnings=worries), settings)
+    worries = _unused_end_marks(request.task, request.columns, columns, whole)
+    return FitData(table, dropped, columns, categories, dataclasses.replace(data, warnings=worries), settings)
 
 
-def _fitted(order: Order, given: Given) -> Any:
+def _fitted(request: FitRequest, given: FitData) -> Any:
     """The fitted model."""
     from dualembed.cli.console import spinner
     from dualembed.estimators.diagnostics import TrustWarning
 
-    model = _estimator(order, given.settings)
+    model = _estimator(request, given.settings)
     # Embedding-SGD has a bar of its own.
-    with spinner("Fitting") if order.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
+    with spinner("Fitting") if request.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
         simplefilter("ignore", TrustWarning)  # the answer says it in its own place
         model.fit(given.data)
     return model
 
 
-def _estimator(order: Order, given: Mapping[str, Any]) -> Any:
+def _estimator(request: FitRequest, given: Mapping[str, Any]) -> Any:
     """The estimator that was ordered, not fitted yet."""
     settings = dict(given)
     settings["random_state"] = settings.pop("seed")
-    for setting in order.task.settings:
+    for setting in request.task.settings:
         settings.setdefault(setting.name, setting.default)
-    return estimator_of(order.task)(**settings)
+    return estimator_of(request.task)(**settings)
 
 
 def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
@@ -313,14 +313,14 @@ def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
     return found
 
 
-def _write(order: Order, model: Any, data: Mapping[str, Any]) -> None:
+def _write(request: FitRequest, model: Any, data: Mapping[str, Any]) -> None:
     from dualembed.cli.console import NOTHING, on_interrupt
     from dualembed.saving import save
 
     with on_interrupt(NOTHING):
-        save(model, order.out)
-    if order.report is not None:
+        save(model, request.out)
+    if request.report is not None:
         from dualembed.report import write_report
 
-        with on_interrupt(f"stopped; the model {order.out} is written, but not the report"):
-            write_report(model, order.report, data=data, command=order.command)
+        with on_interrupt(f"stopped; the model {request.out} is written, but not the report"):
+            write_report(model, request.report, data=data, command=request.command)

@@ -42,10 +42,10 @@ def predict(
     as_json: options.AsJson = False,
 ) -> None:
     from dualembed.cli.console import check_ending, check_writable, exit_on_interrupt, print_json, spinner
-    from dualembed.data.io import WRITABLE, change_table, check_there
+    from dualembed.data.io import WRITABLE, check_exists, transform_file
     from dualembed.estimates import pluralise
 
-    check_there(table.expanduser())
+    check_exists(table.expanduser())
     check_ending("--out", out, WRITABLE)
     check_writable("--out", out, table, model)
     with exit_on_interrupt():
@@ -56,7 +56,7 @@ def predict(
         return _with_predictions(part, fitted, task, columns, source=model, suffix=suffix, drop=drop_missing)
 
     with spinner("Predicting"):
-        rows, written = change_table(table, out, change)
+        rows, written = transform_file(table, out, change)
     if as_json:
         added = [f"{each}{suffix}" for each in _added(fitted)]
         counts = {"rows": written, "dropped": rows - written}
@@ -131,10 +131,10 @@ def score(
     as_json: options.AsJson = False,
 ) -> None:
     from dualembed.cli.console import exit_on_interrupt, print_json, spinner
-    from dualembed.data.io import check_there, read_table
+    from dualembed.data.io import check_exists, read_table
     from dualembed.data.table import arguments, complete, fingerprint
 
-    check_there(table.expanduser())
+    check_exists(table.expanduser())
     with spinner("Scoring"), exit_on_interrupt():
         fitted, task = loaded(model)
         columns = columns_for_scoring(model, fitted)
@@ -198,10 +198,10 @@ _INFO = "\n\n".join(
 
 def info(model: options.Model, as_json: options.AsJson = False) -> None:
     from dualembed.cli.console import exit_on_interrupt, print_json
-    from dualembed.data.io import check_there
+    from dualembed.data.io import check_exists
 
     path = model.expanduser()
-    check_there(path)
+    check_exists(path)
     with exit_on_interrupt():
         from dualembed.saving import describe, load
 
@@ -288,9 +288,9 @@ def _print_info(path: str, found: Mapping[str, Any], model: Any) -> None:
 def loaded(path: Path) -> tuple[Any, Task]:
     """(model, its task) of a model file."""
     from dualembed.checks import InputError
-    from dualembed.data.io import check_there
+    from dualembed.data.io import check_exists
 
-    check_there(path.expanduser())
+    check_exists(path.expanduser())
     from dualembed.saving import load  # brings JAX, which need not be waited for where there is no file
 
     model = load(path.expanduser())

@@ -247,16 +247,23 @@ def _is_number(kind: Any) -> bool:
 
 def _parsed(column: Any, name: str, option: str) -> np.ndarray:
     """The numbers that the text spells, NaN where there is none; the first row that spells none is refused."""
-    values = np.full(len(column), np.nan)
-    for row, text in enumerate(column.to_pylist()):
-        if text is None:
-            continue
-        values[row] = _spelt(text)
-        if np.isnan(values[row]):
-            raise InputError(
-                f"{option} needs numbers, but the column {name!r} holds {text!r} in data row {row + 1}; "
-                "encode text as numbers or name another column"
-            )
+    import pyarrow as pa
+    from pyarrow import compute
+
+    column = column.cast(pa.large_string())  # views have no functions of their own yet
+    try:
+        values: np.ndarray = compute.utf8_trim_whitespace(column).cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:  # Python reads a few spellings more, such as +1
+        texts = column.combine_chunks().dictionary_encode("encode")
+        spelt = [np.nan if text is None else _spelt(text) for text in texts.dictionary.to_pylist()]
+        values = np.array(spelt)[texts.indices.to_numpy()]
+    wrong = np.isnan(values) & column.is_valid().to_numpy()
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"{option} needs numbers, but the column {name!r} holds {column[row].as_py()!r} in data row {row + 1}; "
+            "encode text as numbers or name another column"
+        )
     return values
 
 

@@ -23,7 +23,7 @@ ROWS = 50_000  # in a part
 BLOCK = 2**24  # bytes of text in a part
 
 
-class PartError(Exception):
+class NeedsWholeTableError(Exception):
     """A part cannot be judged by itself: types, or numbers of rows, are those of the whole table."""
 
 
@@ -50,7 +50,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     {'s1': [0.5, 1.0], 'action': [0, 1]}
     """
     path = Path(path).expanduser()
-    check_there(path)
+    check_exists(path)
     table = _read_folder(path) if path.is_dir() else _read_file(path)
     if not table.num_rows:
         raise InputError(f"{path} has columns ({some(table.column_names)}) but no rows; give a table with data")
@@ -97,7 +97,7 @@ def write_table(columns: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
 def read_parts(path: str | os.PathLike[str]) -> Iterator[pa.Table]:
     """The table that `read_table` reads, a few rows at a time; what is wrong with the file is for that one to say.
 
-    A `PartError` says that parts will not do.
+    A `NeedsWholeTableError` says that parts will not do.
     """
     path = Path(path).expanduser()
     name = path.name.lower().removesuffix(".gz")
@@ -121,7 +121,7 @@ def table_writer(path: Path, schema: pa.Schema) -> Any:
     return parquet.ParquetWriter(path, schema) if ending == ".parquet" else pa.ipc.new_file(str(path), schema)
 
 
-def change_table(source: Path, path: Path, change: Change) -> tuple[int, int]:
+def transform_file(source: Path, path: Path, change: Change) -> tuple[int, int]:
     """Write to path what `change` makes of the table at source, part after part: (rows read, rows written).
 
     Where something is wrong with a later part (text may turn out to be of another type than it began with), all is done
@@ -131,7 +131,7 @@ def change_table(source: Path, path: Path, change: Change) -> tuple[int, int]:
 
     try:
         return _changed(read_parts(source), path, change)
-    except (PartError, pa.ArrowException, OSError):
+    except (NeedsWholeTableError, pa.ArrowException, OSError):
         whole = read_table(source)
     try:
         return _changed([whole], path, change)
@@ -140,7 +140,7 @@ def change_table(source: Path, path: Path, change: Change) -> tuple[int, int]:
         raise InputError(f"{path} cannot hold this table's columns ({reason}); write a .parquet file instead") from None
 
 
-def check_there(path: Path) -> None:
+def check_exists(path: Path) -> None:
     """Raise unless there is a file or folder at path, with the nearest name that there is."""
     if path.exists():
         return
@@ -297,7 +297,7 @@ def _folder_parts(folder: Path) -> Iterator[pa.Table]:
     paths = _parquet_files(folder)
     schemas = [parquet.read_schema(path) for path in paths]
     if not paths or any(set(schema.names) != set(schemas[0].names) for schema in schemas):
-        raise PartError
+        raise NeedsWholeTableError
     joint = pa.unify_schemas(schemas, promote_options="permissive")
     for path in paths:
         for part in _parquet_parts(path):
@@ -317,7 +317,7 @@ def _text_parts(path: Path, delimiter: str) -> Iterator[pa.Table]:
 
 def _check_names(names: list[str]) -> None:
     if len(set(names)) < len(names):
-        raise PartError
+        raise NeedsWholeTableError
 
 
 def _changed(parts: Iterable[pa.Table], path: Path, change: Change) -> tuple[int, int]:
@@ -330,7 +330,7 @@ def _changed(parts: Iterable[pa.Table], path: Path, change: Change) -> tuple[int
             writer.write_table(changed)
             rows, written = rows + part.num_rows, written + changed.num_rows
         if not rows:
-            raise PartError
+            raise NeedsWholeTableError
         if not written:
             raise InputError(
                 f"every one of {rows:,} rows lacks a number, so that --drop-missing leaves none; fill them"
@@ -344,4 +344,4 @@ def _judged(part: pa.Table, change: Change, *, first: bool) -> pa.Table:
     except InputError as error:
         if first:
             raise
-        raise PartError from error
+        raise NeedsWholeTableError from error

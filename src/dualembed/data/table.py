@@ -153,7 +153,7 @@ def complete(table: pa.Table, columns: Columns, *, drop: bool) -> tuple[pa.Table
 
     What follows the end of an episode and what an end would cost elsewhere do not matter, and may be missing.
     """
-    table = _with_idle_filled(table, columns)
+    table = _fill_ignored_cells(table, columns)
     used = list(dict.fromkeys(name for names in columns.values() for name in names))
     missing = missing_rows(table, used)
     count = int(missing.sum())
@@ -263,12 +263,12 @@ def _is_text(table: pa.Table, name: str) -> bool:
     return _labels(table.slice(0, 1), name).dtype.kind in "OU"
 
 
-def _with_idle_filled(table: pa.Table, columns: Columns) -> pa.Table:
+def _fill_ignored_cells(table: pa.Table, columns: Columns) -> pa.Table:
     """The table with something in places that do not matter: dropping their rows would drop the ends of episodes."""
     import pyarrow as pa
 
     for mark, value in (("terminated", 1.0), ("terminal", 0.0)):
-        for name, other in _idle_columns(mark, columns):
+        for name, other in _ignored_columns(mark, columns):
             try:
                 filled = _filled(table, name, other, where=(columns[mark][0], value))
             except pa.ArrowException:  # text where numbers are needed, which is refused when they are read
@@ -277,7 +277,7 @@ def _with_idle_filled(table: pa.Table, columns: Columns) -> pa.Table:
     return table
 
 
-def _idle_columns(mark: str, columns: Columns) -> list[tuple[str, str | None]]:
+def _ignored_columns(mark: str, columns: Columns) -> list[tuple[str, str | None]]:
     """(column, the one to take values from, or None for 0) for what does not matter where the mark says so."""
     if mark not in columns:
         return []
