@@ -175,7 +175,7 @@ class ConditionalEmbeddingTwoStep(eqx.Module):
             path, _ = second_stage(
                 phi[kept] @ EmbeddingFirstStage(phi[kept], psi[kept]).operator(first), y[kept], self.loss, PENALTIES
             )
-            predicted = EmbeddingFirstStage(phi[held], psi[held] @ np.asarray(path).T).without_own(first)
+            predicted = EmbeddingFirstStage(phi[held], psi[held] @ np.asarray(path).T).leave_one_out(first)
             errors += np.sum(loss_derivatives(self.loss, predicted, y[held][:, None])[0], axis=0)
         return first, float(PENALTIES[np.nanargmin(errors)])
 
@@ -193,7 +193,7 @@ class EmbeddingFirstStage:
         """(ΦᵀΦ + nμ)⁻¹ ΦᵀΨ, (p, q): φ(x)ᵀ times it is the prediction of E[ψ(z) | x]."""
         return self.vectors @ (self.cross / (self.values + len(self.psi) * penalty)[:, None])
 
-    def without_own(self, penalty: float) -> Floats:
+    def leave_one_out(self, penalty: float) -> Floats:
         """The prediction of each row from all others, (n, q): (fit - H_ii ψ_i) / (1 - H_ii)."""
         shrunk = 1 / (self.values + len(self.psi) * penalty)
         own = np.minimum(self.rotated**2 @ shrunk, 1 - np.finfo(float).eps)[:, None]
@@ -201,7 +201,7 @@ class EmbeddingFirstStage:
 
     def error(self, penalty: float) -> float:
         """The leave-one-out error Σ_i |ψ(z_i) - prediction|²."""
-        return float(np.sum((self.psi - self.without_own(penalty)) ** 2))
+        return float(np.sum((self.psi - self.leave_one_out(penalty)) ** 2))
 
 
 def second_stage(means: Floats, y: Floats, loss: Loss, penalties: Iterable[float]) -> tuple[list[Floats], float]:

@@ -16,12 +16,12 @@ from dualembed.embeddings.samples import (
     TILE,
     MeanEmbedding,
     Values,
-    check_equal,
-    importance_of,
-    kernel_of,
-    numbers_of,
-    rows_of,
-    values_of,
+    as_importance_weights,
+    as_rows,
+    check_equal_rows,
+    check_kernel,
+    evaluate,
+    evaluate_scalar,
 )
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
 from dualembed.spaces.base import Function, Layout
@@ -110,13 +110,13 @@ class ConditionalEmbedding(eqx.Module):
         InputError
             If there are more than EXACT rows on a kernel, or the penalty is too small for rounding.
         """
-        x, z = rows_of("x", x), rows_of("z", z)
-        check_equal(x=x, z=z)
+        x, z = as_rows("x", x), as_rows("z", z)
+        check_equal_rows(x=x, z=z)
         if penalty is not None:
             checks.positive("penalty", penalty, "leave it out to have it chosen by leave-one-out")
             checks.single("penalty", penalty, hint="")
         checks.count("seed", seed, at_least=0)
-        scales = np.ones(len(x)) if weights is None else np.sqrt(importance_of(weights, len(x)))
+        scales = np.ones(len(x)) if weights is None else np.sqrt(as_importance_weights(weights, len(x)))
         choose = LeaveOneOut(z, scales, target_kernel, seed)
         if isinstance(on, LinearSpace):
             smoother, chosen = feature_smoother(on, x, scales, penalty, choose=choose)
@@ -138,7 +138,7 @@ class ConditionalEmbedding(eqx.Module):
         ndarray of shape (m, n)
             The weights.
         """
-        return self.smoother.weights(rows_of("xs", xs))
+        return self.smoother.weights(as_rows("xs", xs))
 
     def expectation(self, g: Values, xs: ArrayLike) -> Floats:
         """Evaluate E[g(z) | x*] ≈ Σ_i β_i(x*) g(z_i).
@@ -155,7 +155,7 @@ class ConditionalEmbedding(eqx.Module):
         ndarray of shape (m,) or (m, p)
             The conditional means.
         """
-        return self.smoother.apply(rows_of("xs", xs), values_of("g", g, self.z))
+        return self.smoother.apply(as_rows("xs", xs), evaluate("g", g, self.z))
 
     def regression(self, g: Values) -> Function:
         """Make E[g(z) | x] a function of x that can be differentiated and compiled.
@@ -170,7 +170,7 @@ class ConditionalEmbedding(eqx.Module):
         Function
             The function x -> Σ_i β_i(x) g(z_i).
         """
-        return self.smoother.function(numbers_of("g", g, self.z))
+        return self.smoother.function(evaluate_scalar("g", g, self.z))
 
     def embedding(self, kernel: Kernel, x: ArrayLike) -> MeanEmbedding:
         """Evaluate μ(x*) for one x*, in the RKHS of a kernel on z.
@@ -223,8 +223,8 @@ class ConditionalEmbedding(eqx.Module):
         float
             The mean of the product.
         """
-        values = numbers_of("f", f, marginal.points)
-        return float(marginal.weights @ (values * self.expectation(numbers_of("g", g, self.z), marginal.points)))
+        values = evaluate_scalar("f", f, marginal.points)
+        return float(marginal.weights @ (values * self.expectation(evaluate_scalar("g", g, self.z), marginal.points)))
 
 
 class Smoother(eqx.Module):
@@ -358,7 +358,9 @@ class LeaveOneOut:
 
     def __call__(self, left: Floats, strengths: Floats) -> float:
         """λ for the smoother D⁻¹ U diag(e / (e + nλ)) Uᵀ D, with U (n, r) and e given."""
-        kernel = Gaussian(median_bandwidth(self.z)) if self.kernel is None else kernel_of("target_kernel", self.kernel)
+        kernel = (
+            Gaussian(median_bandwidth(self.z)) if self.kernel is None else check_kernel("target_kernel", self.kernel)
+        )
         chosen = np.random.default_rng(self.seed).permutation(len(self.z))[:TARGETS]
         targets = self.scales[:, None] * whitened(kernel, np.unique(self.z[chosen], axis=0))(self.z)
         rotated, squares = left.T @ targets, left**2

@@ -44,9 +44,9 @@ class MeanEmbedding(eqx.Module):
     weights: Floats  # (n,)
 
     def __init__(self, kernel: Kernel, points: ArrayLike, weights: ArrayLike | None = None) -> None:
-        self.kernel, self.points = kernel_of("kernel", kernel), rows_of("points", points)
+        self.kernel, self.points = check_kernel("kernel", kernel), as_rows("points", points)
         kernel.check(self.points.shape[1])
-        self.weights = weights_of(weights, len(self.points))
+        self.weights = as_weights(weights, len(self.points))
 
     def __call__(self, xs: ArrayLike) -> Floats:
         """Evaluate μ(x) = Σ_i w_i k(points_i, x).
@@ -61,7 +61,7 @@ class MeanEmbedding(eqx.Module):
         ndarray of shape (m,)
             The values.
         """
-        xs = rows_of("xs", xs)
+        xs = as_rows("xs", xs)
         tiles = [self.kernel.gram(xs[i : i + TILE], self.points) @ self.weights for i in range(0, len(xs), TILE)]
         return np.concatenate(tiles)
 
@@ -78,7 +78,7 @@ class MeanEmbedding(eqx.Module):
         float or ndarray of shape (p,)
             The mean; p numbers where f has p values.
         """
-        mean = self.weights @ values_of("f", f, self.points)
+        mean = self.weights @ evaluate("f", f, self.points)
         return float(mean) if mean.ndim == 0 else mean
 
     def inner(self, other: MeanEmbedding) -> float:
@@ -95,7 +95,7 @@ class MeanEmbedding(eqx.Module):
             The inner product.
         """
         checks.instance("what an embedding is compared with", other, MeanEmbedding)
-        check_same(self.kernel, other.kernel)
+        check_same_kernel(self.kernel, other.kernel)
         return float(other(self.points) @ self.weights)
 
     def norm2(self) -> float:
@@ -192,7 +192,7 @@ class JointEmbedding(eqx.Module):
         self, x_kernel: Kernel, z_kernel: Kernel, x: ArrayLike, z: ArrayLike, weights: ArrayLike | None = None
     ) -> None:
         self.x, self.z = MeanEmbedding(x_kernel, x, weights), MeanEmbedding(z_kernel, z, weights)
-        check_equal(x=self.x.points, z=self.z.points)
+        check_equal_rows(x=self.x.points, z=self.z.points)
 
     def expectation(self, f: Values, g: Values) -> float:
         """Evaluate E[f(x) g(z)] = Σ_i w_i f(x_i) g(z_i) = ⟨f, C g⟩.
@@ -209,7 +209,7 @@ class JointEmbedding(eqx.Module):
         float
             The mean of the product.
         """
-        return float(self.x.weights @ (numbers_of("f", f, self.x.points) * numbers_of("g", g, self.z.points)))
+        return float(self.x.weights @ (evaluate_scalar("f", f, self.x.points) * evaluate_scalar("g", g, self.z.points)))
 
     def covariance(self, f: Values, g: Values) -> float:
         """Evaluate E[f(x) g(z)] - E[f(x)] E[g(z)] under the weights.
@@ -226,7 +226,7 @@ class JointEmbedding(eqx.Module):
         float
             The covariance.
         """
-        values = numbers_of("f", f, self.x.points), numbers_of("g", g, self.z.points)
+        values = evaluate_scalar("f", f, self.x.points), evaluate_scalar("g", g, self.z.points)
         return self.expectation(*values) - float(self.x.weights @ values[0]) * float(self.z.weights @ values[1])
 
     def inner(self, other: JointEmbedding) -> float:
@@ -243,8 +243,8 @@ class JointEmbedding(eqx.Module):
             The inner product.
         """
         checks.instance("what a joint embedding is compared with", other, JointEmbedding)
-        check_same(self.x.kernel, other.x.kernel)
-        check_same(self.z.kernel, other.z.kernel)
+        check_same_kernel(self.x.kernel, other.x.kernel)
+        check_same_kernel(self.z.kernel, other.z.kernel)
         total = 0.0
         for start in range(0, len(self.x.points), TILE):
             rows = slice(start, start + TILE)
@@ -265,31 +265,33 @@ class JointEmbedding(eqx.Module):
         return self.inner(self) + self.x.norm2() * self.z.norm2() - 2 * across
 
 
-def kernel_of(name: str, kernel: Kernel) -> Kernel:
+def check_kernel(name: str, kernel: Kernel) -> Kernel:
+    """The kernel as it is, refused unless it is one."""
     checks.instance(name, kernel, Kernel, "such as kernels.Gaussian(0.5)")
     return kernel
 
 
-def rows_of(name: str, value: ArrayLike) -> Floats:
+def as_rows(name: str, value: ArrayLike) -> Floats:
     """Points (n,) or (n, d) as float64 (n, d), checked."""
     checks.array(name, value, ndim=(1, 2))
     rows = np.asarray(value, dtype=np.float64)
     return rows[:, None] if rows.ndim == 1 else rows
 
 
-def check_same(one: Kernel, other: Kernel) -> None:
+def check_same_kernel(one: Kernel, other: Kernel) -> None:
     """Raise unless the two embeddings live in one RKHS: products between two have no meaning."""
     if not eqx.tree_equal(one, other):
         raise checks.InputError(f"embeddings of one kernel can be compared, not those of {one} and {other}")
 
 
-def check_equal(**columns: Floats) -> None:
+def check_equal_rows(**columns: Floats) -> None:
+    """Raise unless the columns have equally many rows."""
     rows = {name: len(column) for name, column in columns.items()}
     if len(set(rows.values())) > 1:
         raise checks.InputError(f"{' and '.join(rows)} need equally many rows, but have {rows}")
 
 
-def weights_of(weights: ArrayLike | None, rows: int) -> Floats:
+def as_weights(weights: ArrayLike | None, rows: int) -> Floats:
     """The weights (n,), 1/n where there are none."""
     if weights is None:
         return np.full(rows, 1.0 / rows)
@@ -298,16 +300,16 @@ def weights_of(weights: ArrayLike | None, rows: int) -> Floats:
     return np.asarray(weights, dtype=np.float64)
 
 
-def importance_of(weights: ArrayLike | None, rows: int) -> Floats:
+def as_importance_weights(weights: ArrayLike | None, rows: int) -> Floats:
     """Importance weights, none negative and not all zero."""
-    given = weights_of(weights, rows)
+    given = as_weights(weights, rows)
     checks.not_negative("the least weight", float(given.min()))
     if not given.any():
         raise checks.InputError("all weights are 0; at least one sample must count")
     return given
 
 
-def values_of(name: str, f: Values, points: Floats) -> Floats:
+def evaluate(name: str, f: Values, points: Floats) -> Floats:
     """f at the points, (n,) or (n, p) in float64."""
     given = f(points) if callable(f) else f
     checks.array(f"the values of {name}", given, ndim=(1, 2))
@@ -317,9 +319,9 @@ def values_of(name: str, f: Values, points: Floats) -> Floats:
     return values
 
 
-def numbers_of(name: str, f: Values, points: Floats) -> Floats:
+def evaluate_scalar(name: str, f: Values, points: Floats) -> Floats:
     """f at the points, one number for each: (n,), or a column of them."""
-    values = values_of(name, f, points)
+    values = evaluate(name, f, points)
     if values.ndim == 2 and values.shape[1] > 1:
         raise checks.InputError(
             f"{name} must have one number at each point, but has {values.shape[1]}; give its coordinates one by one"
