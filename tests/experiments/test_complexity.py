@@ -60,7 +60,7 @@ def test_one_draw_an_input_leaves_the_sample_average_biased_where_the_dual_is_no
     trial, many = Trial(0), 12_800
     (biased,) = complexity.batch_saa([{"m": 1, "penalty": 1e-4}], trial, many)
     (averaged,) = complexity.batch_saa([{"m": 32, "penalty": 1e-4}], trial, many)
-    (dual,) = complexity.solution_form([{"primal penalty": 1e-4, "dual penalty": 1e-4}], trial, many)
+    (dual,) = complexity.closed_form([{"primal penalty": 1e-4, "dual penalty": 1e-4}], trial, many)
     assert dual < averaged < biased / 10
 
 

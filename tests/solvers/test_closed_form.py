@@ -10,7 +10,7 @@ import pytest
 import dualembed as de
 from dualembed import kernels, losses, problems, schedules, solvers, sources, spaces
 from dualembed.linear import gather_moments
-from dualembed.solvers.solution_form import feature_maps, solution_path
+from dualembed.solvers.closed_form import feature_maps, solution_path
 
 ROWS = 300
 
