@@ -17,9 +17,9 @@ from dualembed.linear.sums import Sums, gather_moments, gather_scores
 from dualembed.losses import Square
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
-from dualembed.selection.honest_score import Score, clustered_error, honest_score
+from dualembed.selection.honest_score import Score, clustered_error, double_terms_of, honest_score, values_at
 from dualembed.selection.instruments import kernel_on, orthonormal
-from dualembed.selection.penalties import FOLDS, Variances, choose_products, prediction_penalty, variances
+from dualembed.selection.penalties import FEWEST, FOLDS, Variances, choose_products, prediction_penalty, variances
 from dualembed.selection.record import Choice, Record
 from dualembed.selection.search import (
     LEVELS,
@@ -33,6 +33,7 @@ from dualembed.selection.search import (
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
 from dualembed.sources import Dataset
+from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.features import moment_features
 from dualembed.spaces.linear import LinearFunction
@@ -138,7 +139,7 @@ def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups
 
     Kernels and bandwidths are those that the square loss would choose for the same targets, whose scale is another one
     (labels ±1 and log-odds): the penalty is chosen among multiples of the square loss's by the honest score of the
-    problem's loss on rows held out.
+    problem's loss on rows held out, or where these are too few for it by the mean loss of single ones.
     """
     check_smooth(problem.loss)
     square = eqx.tree_at(lambda each: each.loss, problem, Square())
@@ -149,13 +150,21 @@ def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups
     held_out = np.arange(len(sample.target)) % HELD_OUT == 0
     training, judging = (with_rows(problem, rows) for rows in (~held_out, held_out))
     key, scores = checks.as_key(0), {}  # nothing is drawn: the spaces have their features
+    few = np.count_nonzero(held_out) < FEWEST
     for penalty in penalties:
-        fitted = Newton().solve(key, _with_penalty(saddle, training, penalty), None)
-        scores[penalty] = honest_score(judging, fitted.primal).value
+        f = Newton().solve(key, _with_penalty(saddle, training, penalty), None).primal
+        scores[penalty] = _mean_loss(judging, f) if few else honest_score(judging, f).value
     best = min(scores, key=lambda penalty: scores[penalty])
-    numbers = {f"honest score with {penalty:.1e}": score for penalty, score in scores.items()}
+    judge = "mean loss" if few else "honest score"
+    numbers = {f"{judge} with {penalty:.1e}": score for penalty, score in scores.items()}
     steps.append(Choice("penalty", f"{best:.3g}", numbers))
     return Record(tuple(steps), _with_penalty(saddle, problem, best))
+
+
+def _mean_loss(problem: Problem, function: Function) -> float:
+    """The mean of loss_y(moment), which counts the noise of each moment too."""
+    terms = double_terms_of(problem, None)
+    return float(np.mean(problem.loss.value(terms.moment(values_at(function, terms.points)), terms.target)))
 
 
 def _saddle_with_whole_context(problem: Problem, model: Model, rng: np.random.Generator) -> Saddle:
