@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from sklearn.utils.validation import check_array, column_or_1d
 
 from dualembed import checks
 from dualembed.data.policies import numbers
@@ -200,6 +199,8 @@ def step_numbers(labels: Any) -> np.ndarray:
 
 def target(values: Any, rows: int) -> np.ndarray:
     """The target y (n,), as scikit-learn reads it: a single column is taken with a warning."""
+    from sklearn.utils.validation import column_or_1d  # takes half a second
+
     found: np.ndarray = column_or_1d(_with_nan(values), warn=True, dtype=np.float64)
     if len(found) != rows:
         raise checks.InputError(f"X has {rows} rows, but y {len(found)}; give one target a row")
@@ -260,6 +261,8 @@ def _array(table: Any, role: str) -> np.ndarray:
         if table.ndim == 2 and _has_text(table):  # of columns that are looked at one by one
             return table.astype(object)
         table = np.where(is_missing(table), np.nan, table) if table.dtype.kind == "O" else table
+    from sklearn.utils.validation import check_array
+
     array: np.ndarray = check_array(table, dtype=np.float64, input_name=role, ensure_all_finite=False)
     return array
 
