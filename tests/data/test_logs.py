@@ -17,6 +17,7 @@ from tests.recorded import DATA, needs_data
 
 from dualembed.checks import InputError
 from dualembed.data import log
+from dualembed.estimators import PolicyEvaluator
 
 NAMES = ["state", "action", "reward", "next_state", "terminated", "truncated", "episode"]
 
@@ -110,6 +111,21 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         )
     spaces = {"action_space": Discrete(2, start=4), "observation_space": Box(-9, 9, (1,))}
     return minari.create_dataset_from_buffers("test/counter-v0", episodes, **spaces)
+
+
+@pytest.mark.filterwarnings("ignore")  # Minari warns of authors and links that a test has not
+def test_a_dataset_is_fitted_to_as_a_whole(recorded: Any) -> None:
+    for source in (recorded, "test/counter-v0", d3rlpy_like()):
+        columns = log(source)
+        named = {"terminated": columns["terminated"], "episodes": columns["episode"]}
+        lines = {"primal": "linear", "dual": "linear"}
+        expected = PolicyEvaluator(0.5, **lines).fit(
+            columns["state"], columns["reward"], columns["next_state"], **named
+        )
+        for given in (source, columns):
+            model = PolicyEvaluator(0.5, **lines).fit(given)
+            np.testing.assert_array_equal(model.predict(columns["state"]), expected.predict(columns["state"]))
+            assert model.diagnostics_.rows == len(columns["state"])
 
 
 @pytest.mark.filterwarnings("ignore")  # Minari warns of authors and links that a test has not

@@ -110,10 +110,10 @@ class PolicyValueEstimator(TransitionEstimator):
 
     def _joined(self, first: Question, second: Question | None) -> Question:
         """The question over the points of both."""
+        if self.paths_ is not None and self.paths_.headline is not None and first.words == AT_STARTS:
+            return Question(AT_STARTS, ((1.0, self.paths_.headline),))  # of both already, in the groups of today
         if second is None or second.words != first.words:
             return first
-        if self.paths_ is not None and self.paths_.headline is not None:
-            return second  # which has the points of both already
         (_, own), (_, more) = first.parts[0], second.parts[0]
         points, shares = (np.concatenate(pair) for pair in ((own.points, more.points), (own.shares, more.shares)))
         sampled = Functional(points, shares) if own.groups is None else self._sampled(points, shares)
