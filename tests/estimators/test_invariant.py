@@ -65,9 +65,8 @@ def test_a_column_without_a_second_axis_is_asked_about_but_not_fitted_to() -> No
         de.InvariantRegressor("noise", **small()).fit(X[:, 0], Y)
 
 
-@pytest.mark.parametrize("rows", [8, 45])
-def test_few_rows_choose_a_penalty_too(rows: int) -> None:
-    x = np.random.default_rng(rows).normal(size=(rows, 2))
+def test_few_rows_choose_a_penalty_too() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2))
     model = de.InvariantClassifier("noise").fit(x, x[:, 0] > 0)
     assert model.score(x, x[:, 0] > 0) > 0.85
     assert "mean loss" in str(model.selection_)
