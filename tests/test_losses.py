@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ from dualembed.checks import InputError
 from dualembed.links import Clipped, Direct, Legendre
 
 
-def test_clipped_slope_leads_back_into_the_domain_from_outside():
+def test_clipped_slope_leads_back_into_the_domain_from_outside() -> None:
     loss = losses.Hinge()
     y = jnp.ones(2)
     # The payoff u (moment - y) on [-1, 0] rises towards 0 for moment 3 and towards -1 for moment -3.
@@ -22,7 +24,7 @@ def test_clipped_slope_leads_back_into_the_domain_from_outside():
     assert slope[0] > 0 > slope[1]
 
 
-def test_default_links():
+def test_default_links() -> None:
     direct, clipped, legendre = losses.Square(), losses.Hinge(), losses.Poisson()
     assert isinstance(direct.link, Direct)
     assert not direct.link.needs_target
@@ -35,7 +37,7 @@ def test_default_links():
 
 
 @pytest.mark.parametrize("v", [-1e4, -90.0, 90.0, 1e4])
-def test_extreme_values_stay_finite_in_float32(v):
+def test_extreme_values_stay_finite_in_float32(v: float) -> None:
     y = jnp.asarray([-1.0, 1.0])
     values = jnp.full(2, v)
     for loss in [losses.Logistic(), losses.SmoothedHinge(0.1), losses.Huber(), losses.Pinball(0.1)]:
@@ -45,7 +47,7 @@ def test_extreme_values_stay_finite_in_float32(v):
     np.testing.assert_allclose(losses.Logistic().value(values, y), np.maximum(0, -y * values))
 
 
-def test_poisson_slopes_stop_growing_at_the_ceiling():
+def test_poisson_slopes_stop_growing_at_the_ceiling() -> None:
     loss, y = losses.Poisson(), jnp.asarray([0.0, 3.0])
     far, ceiling = jnp.full(2, 200.0), jnp.full(2, losses.Poisson.ceiling)
     np.testing.assert_array_equal(loss.slope(far, y), loss.slope(ceiling, y))
@@ -54,7 +56,7 @@ def test_poisson_slopes_stop_growing_at_the_ceiling():
 
 
 @pytest.mark.parametrize("name", sorted(losses.BY_NAME))
-def test_losses_map_over_hyper_parameters_targets_and_integer_targets(name):
+def test_losses_map_over_hyper_parameters_targets_and_integer_targets(name: str) -> None:
     loss = losses.BY_NAME[name]()
     v, y = jnp.linspace(-2, 2, 6), jnp.asarray([1, -1, 1, 1, -1, 1])
     y = jnp.abs(y) if name == "poisson" else y
@@ -79,7 +81,7 @@ LABELLED = [losses.Logistic(), losses.Hinge(), losses.SmoothedHinge(), losses.Sq
 
 
 @pytest.mark.parametrize("loss", LABELLED, ids=repr)
-def test_label_losses_refuse_other_labels_and_say_how_to_convert(loss):
+def test_label_losses_refuse_other_labels_and_say_how_to_convert(loss: Any) -> None:
     loss.check_targets(np.asarray([-1, 1, 1]))
     with pytest.raises(InputError, match=r"needs targets -1 or \+1, not 0; convert 0/1 labels by 2 \* y - 1"):
         loss.check_targets(np.asarray([0, 1, 1]))
@@ -88,7 +90,7 @@ def test_label_losses_refuse_other_labels_and_say_how_to_convert(loss):
     jax.jit(lambda y: loss.check_targets(y))(jnp.zeros(3))  # a traced target has nothing to look at
 
 
-def test_poisson_refuses_negative_counts_and_every_loss_refuses_nan():
+def test_poisson_refuses_negative_counts_and_every_loss_refuses_nan() -> None:
     losses.Poisson().check_targets([0, 3])
     with pytest.raises(InputError, match=r"counts of at least 0, not -2\.5"):
         losses.Poisson().check_targets([1.0, -2.5])
@@ -99,18 +101,19 @@ def test_poisson_refuses_negative_counts_and_every_loss_refuses_nan():
 
 @given(st.one_of(st.floats(max_value=0), st.just(float("nan")), st.just("wide"), st.none(), st.booleans()))
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_hyper_parameters_are_refused_in_one_sentence(bad):
-    for make in [losses.Huber, losses.SmoothedHinge, losses.Pinball]:
+def test_hyper_parameters_are_refused_in_one_sentence(bad: Any) -> None:
+    kinds: list[Any] = [losses.Huber, losses.SmoothedHinge, losses.Pinball]
+    for make in kinds:
         with pytest.raises(InputError, match=r"^[^\n]* must be (positive|finite|a number)"):
             make(bad)
 
 
-def test_pinball_refuses_a_quantile_of_one():
+def test_pinball_refuses_a_quantile_of_one() -> None:
     with pytest.raises(InputError, match=r"below 1, not 1\.0"):
         losses.Pinball(1)
 
 
-def test_a_new_hyper_parameter_does_not_recompile():
+def test_a_new_hyper_parameter_does_not_recompile() -> None:
     traces = []
 
     @jax.jit

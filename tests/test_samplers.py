@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +17,7 @@ from dualembed.checks import InputError
 KEY = jax.random.key(0)
 
 
-def many(sampler, x, count: int = 4000) -> np.ndarray:
+def many(sampler: Any, x: Any, count: int = 4000) -> np.ndarray:
     return np.asarray(samplers.draws(KEY, sampler, np.asarray(x, dtype=float)[None], count)[0])
 
 
@@ -104,7 +107,7 @@ def test_a_group_draws_each_element_equally_often() -> None:
 
 
 @pytest.mark.parametrize(("sampler", "dim"), [(samplers.Rotation2D(), 2), (samplers.Rotation3D(), 3)])
-def test_rotations_of_a_cloud_keep_its_products_and_its_hand_and_go_everywhere(sampler, dim: int) -> None:
+def test_rotations_of_a_cloud_keep_its_products_and_its_hand_and_go_everywhere(sampler: Any, dim: int) -> None:
     cloud = np.random.default_rng(0).normal(size=(4, dim))
     drawn = many(sampler, cloud.reshape(-1), 4000).reshape(-1, 4, dim)
     np.testing.assert_allclose(drawn @ drawn.transpose(0, 2, 1), np.tile(cloud @ cloud.T, (4000, 1, 1)), atol=2e-5)
@@ -143,7 +146,7 @@ def test_draws_differ_by_row_and_are_the_same_for_a_key_and_in_any_tiles(monkeyp
         (lambda key, x: x + jax.random.uniform(key, x.shape), 5),
     ],
 )
-def test_draws_of_large_numbers_keep_their_digits(sampler, rows: int) -> None:
+def test_draws_of_large_numbers_keep_their_digits(sampler: Any, rows: int) -> None:
     """In float32, whose neighbours are 128 apart here, a draw could be no closer than that to its input."""
     x = 1.7e9 + np.arange(float(rows))
     z = samplers.draws(KEY, sampler, np.tile(x, (20, 1)), 3)
@@ -259,6 +262,6 @@ def test_fresh_draws_at_every_visit_learn_what_one_draw_for_each_row_cannot() ->
         (lambda: samplers.resampled(sources.Dataset(x=[1.0]), samplers.AdditiveNoise(1.0), 0), "draws must be"),
     ],
 )
-def test_what_is_no_sampler_or_does_not_fit_it_is_named(make, words: str) -> None:
+def test_what_is_no_sampler_or_does_not_fit_it_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()

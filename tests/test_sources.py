@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,7 +68,7 @@ def test_a_stream_cuts_uneven_batches_into_even_ones_and_keeps_the_rest() -> Non
         ({"x": 3.0}, "equally many rows"),
     ],
 )
-def test_bad_columns_are_named(columns: dict, words: str) -> None:
+def test_bad_columns_are_named(columns: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Dataset(**columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -30,7 +31,7 @@ def noisy(rows: int, seed: int = 0, draws: int | None = None) -> tuple[np.ndarra
     return x, y, z[:, :, None] if draws else z
 
 
-def rival(**options) -> ConditionalEmbeddingTwoStep:
+def rival(**options: Any) -> ConditionalEmbeddingTwoStep:
     return ConditionalEmbeddingTwoStep(ON_Z, ON_X, **options)
 
 
@@ -185,6 +186,6 @@ def test_the_default_kernel_does_not_mind_a_constant_column_or_units() -> None:
         (lambda: fitted([np.nan] * 6, [1.0] * 6, [1.0] * 6), "NaN"),
     ],
 )
-def test_what_cannot_be_fitted_is_named(make, words: str) -> None:
+def test_what_cannot_be_fitted_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()

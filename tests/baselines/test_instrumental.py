@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +24,7 @@ def confounded(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 @pytest.mark.parametrize("coefficients", [(1.0, 2.0), (0.5, -1.0, 0.3, 0.2)])
-def test_two_stage_least_squares_recovers_a_polynomial_without_noise(coefficients) -> None:
+def test_two_stage_least_squares_recovers_a_polynomial_without_noise(coefficients: Any) -> None:
     rng = np.random.default_rng(0)
     z = rng.standard_normal(300)
     x = z + 0.5 * rng.standard_normal(300)

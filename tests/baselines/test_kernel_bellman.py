@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -120,6 +123,6 @@ def test_leaving_out_the_diagonal_removes_the_bias_that_noise_causes() -> None:
         ),
     ],
 )
-def test_what_it_cannot_solve_is_named(make, words: str) -> None:
+def test_what_it_cannot_solve_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(de.InputError, match=words):
         de.solve(0, make(), baselines.KernelBellmanLoss(unbiased=True))

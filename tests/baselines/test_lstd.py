@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -92,7 +95,7 @@ def invariance() -> de.Saddle:
 
 
 def elsewhere() -> de.Saddle:
-    def terms(sample):
+    def terms(sample: Any) -> Any:
         one = jnp.ones_like(sample["y"])
         return problems.Terms(sample["x"][:, None, None], one[:, None], 0 * one, sample["z"][:, None], sample["y"])
 
@@ -116,7 +119,7 @@ def elsewhere() -> de.Saddle:
         ),
     ],
 )
-def test_what_it_cannot_solve_is_named(make, words: str) -> None:
+def test_what_it_cannot_solve_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(de.InputError, match=words):
         de.solve(0, make(), baselines.LSTD())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,18 +37,18 @@ def chain(**more: np.ndarray) -> dict[str, np.ndarray]:
     return {"state": state, "next_state": next_state, "reward": REWARDS[state.astype(int)], **more}
 
 
-def kernel_rival(**options) -> MDPKernelEmbedding:
+def kernel_rival(**options: Any) -> MDPKernelEmbedding:
     given = {"steps": 600, "batch": 16, "step": schedules.Constant(2.0), **options}
     return MDPKernelEmbedding(TABLE, TABLE, 1e-7, **given)
 
 
-def feature_rival(**options) -> MDPRandomFeatureEmbedding:
+def feature_rival(**options: Any) -> MDPRandomFeatureEmbedding:
     given = {"steps": 600, "batch": 16, "step": schedules.Constant(2.0), **options}
     return MDPRandomFeatureEmbedding(spaces.Basis(one_hot), spaces.Basis(one_hot), 1e-7, **given)
 
 
 @pytest.mark.parametrize("rival", [kernel_rival, feature_rival])
-def test_on_a_finite_chain_it_reaches_the_exact_value(rival) -> None:
+def test_on_a_finite_chain_it_reaches_the_exact_value(rival: Any) -> None:
     result = rival().fit(0, problems.PolicyEvaluation(sources.Dataset(**chain()), 0.8))
     exact = np.linalg.solve(np.eye(STATES) - 0.8 * CHAIN, REWARDS)
     np.testing.assert_allclose(result.last.primal(np.arange(STATES)), exact, atol=2e-3)
@@ -57,7 +60,7 @@ def test_on_a_finite_chain_it_reaches_the_exact_value(rival) -> None:
 
 
 @pytest.mark.parametrize("rival", [kernel_rival, feature_rival])
-def test_nothing_follows_a_terminated_transition(rival) -> None:
+def test_nothing_follows_a_terminated_transition(rival: Any) -> None:
     """Transitions into the last state end the episode there."""
     data = chain()
     ends = (data["next_state"] == 3).astype(float)
@@ -69,7 +72,7 @@ def test_nothing_follows_a_terminated_transition(rival) -> None:
 
 
 @pytest.mark.parametrize("rival", [kernel_rival, feature_rival])
-def test_what_follows_a_transition_of_several_steps_is_discounted_as_often(rival) -> None:
+def test_what_follows_a_transition_of_several_steps_is_discounted_as_often(rival: Any) -> None:
     """One leap of three steps from state 0 to state 1, which pays 1 and stays: V = (0.5³ · 2, 2)."""
     leap = sources.Dataset(state=[0, 1], reward=[0.0, 1.0], next_state=[1, 1], steps=[3, 1])
     result = rival(steps=400, batch=2, step=schedules.Constant(1.0)).fit(0, problems.PolicyEvaluation(leap, 0.5))
@@ -119,7 +122,7 @@ def two_actions() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("rival", [kernel_rival, feature_rival])
-def test_importance_weights_give_the_evaluated_policys_value_and_their_absence_the_others(rival) -> None:
+def test_importance_weights_give_the_evaluated_policys_value_and_their_absence_the_others(rival: Any) -> None:
     data, weights, target, behaviour = two_actions()
     longer = rival(steps=4000, batch=12, step=schedules.OffsetLinear(400.0, 200.0))
 
@@ -220,7 +223,7 @@ def test_a_probe_sees_the_way_there() -> None:
     problem = problems.PolicyEvaluation(sources.Dataset(**chain()), 0.8)
     exact = np.linalg.solve(np.eye(STATES) - 0.8 * CHAIN, REWARDS)
 
-    def error(value, residual) -> float:
+    def error(value: Any, residual: Any) -> float:
         return float(np.max(np.abs(np.asarray(value(np.arange(STATES))) - exact)))
 
     trace = kernel_rival().fit(0, problem, de.solvers.Probe(error, at=(0, 20, 100))).trace
@@ -279,7 +282,7 @@ def test_a_new_number_compiles_nothing_new() -> None:
         ),
     ],
 )
-def test_what_cannot_be_run_is_named(make, words: str) -> None:
+def test_what_cannot_be_run_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()
 

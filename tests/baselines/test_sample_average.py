@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -134,6 +137,6 @@ def test_too_few_steps_are_reported() -> None:
         ),
     ],
 )
-def test_what_it_cannot_solve_is_named(make, words: str) -> None:
+def test_what_it_cannot_solve_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(de.InputError, match=words):
         de.solve(0, make(), baselines.BatchSAA())

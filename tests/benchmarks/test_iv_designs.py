@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ CONFOUNDED = {
 
 
 @pytest.mark.parametrize("case", CONFOUNDED)
-def test_the_noise_is_confounded_with_x_but_not_with_the_instrument(case) -> None:
+def test_the_noise_is_confounded_with_x_but_not_with_the_instrument(case: Any) -> None:
     make, name = CONFOUNDED[case]
     design = make(name, 20_000, 0)
     raw = iv_designs.CURVES[name](design.x[:, 0])
@@ -51,7 +53,7 @@ def test_standardised_demand_rescales_the_truth_and_not_the_noise() -> None:
 
 
 @pytest.mark.parametrize(("r", "naive"), [(100, 1.28), (280, 1.53)])
-def test_many_moments_bias_two_stage_least_squares_as_stated(r, naive) -> None:
+def test_many_moments_bias_two_stage_least_squares_as_stated(r: Any, naive: Any) -> None:
     slopes = []
     for seed in range(30):
         design = iv_designs.many_moments(1000, r, seed)

@@ -47,7 +47,7 @@ class Method(Contender):
 def method(monkeypatch: pytest.MonkeyPatch) -> Method:
     method, module = Method(), ModuleType("dualembed.experiments.noisy")
     experiment = Experiment("unswept", "", "MSE", {}, {"embedding-sgd": method}, samples=100, quick_samples=10)
-    module.EXPERIMENT = experiment  # type: ignore[attr-defined]
+    module.EXPERIMENT = experiment
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(Experiment, "chosen", lambda self: {"embedding-sgd": {"rate": 0.0}})
     return method

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,11 +67,12 @@ def test_a_table_in_parts_gives_what_it_gives_whole(
     assert main(["predict", str(model), str(source), "--out", str(whole)]) == 0
     sizes: list[int] = []
     writing = parquet.ParquetWriter.write_table
-    monkeypatch.setattr(
-        parquet.ParquetWriter,
-        "write_table",
-        lambda self, part, *more: (sizes.append(part.num_rows), writing(self, part, *more))[1],
-    )
+
+    def write(self: Any, part: Any, *more: Any) -> None:
+        sizes.append(part.num_rows)
+        writing(self, part, *more)
+
+    monkeypatch.setattr(parquet.ParquetWriter, "write_table", write)
     monkeypatch.setattr(io, "ROWS", 50)
     monkeypatch.setattr(io, "BLOCK", 4000)
     assert main(["predict", str(model), str(source), "--out", str(parts)]) == 0

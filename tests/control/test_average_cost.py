@@ -160,7 +160,7 @@ def test_average_cost_refuses_what_will_not_do_in_one_sentence() -> None:
     with pytest.raises(InputError, match="reference has 1 NaN"):
         problems.AverageCost(data, 1.0, np.nan)
     with pytest.raises(InputError, match="saddle must be a Saddle, not 3"):
-        average_cost(0, 3)  # type: ignore[arg-type]
+        average_cost(0, 3)
     ends = sources.Dataset(state=[0.0], next_state=[1.0], cost=[0.1], terminal=[1.0], terminal_cost=[0.0])
     saddle = de.Saddle(problems.FirstExit(ends), TABLE, TABLE)
     with pytest.raises(InputError, match=r"needs a problems\.AverageCost; for a process that ends use FirstExit"):

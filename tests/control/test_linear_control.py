@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -202,7 +204,7 @@ ROWS = {
         ({"terminal_cost": [0.0, -1000.0]}, "terminal_cost must not be below -89, not -1000"),
     ],
 )
-def test_first_exit_refuses_columns_that_will_not_do_in_one_sentence(columns: dict, sentence: str) -> None:
+def test_first_exit_refuses_columns_that_will_not_do_in_one_sentence(columns: dict[str, Any], sentence: str) -> None:
     given = {name: value for name, value in {**ROWS, **columns}.items() if value is not None}
     with pytest.raises(InputError, match=sentence):
         problems.FirstExit(sources.Dataset(**given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -103,11 +104,11 @@ def test_states_that_an_environment_changes_in_place_are_copied() -> None:
         def __init__(self) -> None:
             self.state = np.zeros(1)
 
-        def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict]:
+        def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
             self.state[:] = 0
             return self.state, {}
 
-        def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
             self.state += 1
             return self.state, 1.0, bool(self.state[0] >= 3), False, {}
 
@@ -137,7 +138,7 @@ def test_epsilon_greedy_shares_ties_and_keeps_exploring() -> None:
         ({"actions": 1}, "actions must be a whole number of at least 2"),
     ],
 )
-def test_policy_iteration_refuses_bad_settings(change: dict, message: str) -> None:
+def test_policy_iteration_refuses_bad_settings(change: dict[str, Any], message: str) -> None:
     with pytest.raises(de.InputError, match=message):
         PolicyIteration(**{"actions": 2, **change})
 

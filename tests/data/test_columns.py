@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ NAMES = ["s10", "s2", "s1", "reward", "a,b", "x*"]
         ('"x*"', ["x*"]),
     ],
 )
-def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(spec: str, chosen: list) -> None:
+def test_a_spec_names_columns_in_its_own_order_and_an_asterisk_in_natural_order(spec: str, chosen: list[Any]) -> None:
     assert select_columns(NAMES, spec, "--state") == chosen
 
 
@@ -108,7 +109,7 @@ def test_text_and_what_is_declared_so_names_categories(values: pa.Array, expecte
     ],
     ids=lambda each: str(getattr(each, "type", "")),
 )
-def test_columns_of_every_numeric_kind_are_numbers(values: pa.Array, numbers: list) -> None:
+def test_columns_of_every_numeric_kind_are_numbers(values: pa.Array, numbers: list[Any]) -> None:
     found = to_numbers(pa.table({"x": values}), "x", "--state")
     assert found.dtype == np.float64
     assert found.tolist() == numbers
@@ -128,7 +129,7 @@ def test_columns_of_every_numeric_kind_are_numbers(values: pa.Array, numbers: li
         ([b"\xff", b"1", b"2"], "holds binary; give one number a row"),
     ],
 )
-def test_what_is_no_number_is_named_with_its_row(values: list, message: str) -> None:
+def test_what_is_no_number_is_named_with_its_row(values: list[Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         to_numbers(pa.table({"x": values}), "x", "--state")
     assert message in str(caught.value)

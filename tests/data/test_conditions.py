@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +34,7 @@ STATES = np.array([[0.0, 0.0], [1.0, 0.2], [2.0, 0.5], [-1.0, 3.0]])
         ("'s1' >= 1", [0, 1, 1, 0]),
     ],
 )
-def test_a_condition_holds_where_it_says(text: str, expected: list) -> None:
+def test_a_condition_holds_where_it_says(text: str, expected: list[Any]) -> None:
     inside = condition(text, ["s1", "s2"])
     assert inside(STATES).tolist() == [bool(each) for each in expected]
     assert np.asarray(inside(jnp.asarray(STATES))).tolist() == [bool(each) for each in expected]

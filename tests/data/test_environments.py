@@ -27,13 +27,15 @@ class Walk(gymnasium.Env):
         self.action_space = actions or Discrete(3)
         self.resets = 0
 
-    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.resets += 1
         self.count = 0
         return self.seen(0.0), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action), action
         self.count += 1
         odd = self.resets % 2 == 1
@@ -47,7 +49,7 @@ def uniform(states: np.ndarray) -> np.ndarray:
     return np.full((len(states), 3), 1 / 3)
 
 
-def right(columns: dict) -> None:
+def right(columns: dict[str, Any]) -> None:
     """Every transition is one step within one episode of Walk, and its marks are right."""
     count, following = columns["state"][:, 0], columns["next_state"][:, 0]
     np.testing.assert_array_equal(following, count + 1)
@@ -179,7 +181,7 @@ def test_a_model_in_place_of_its_predict_is_told_so() -> None:
             return 0, None
 
     with pytest.raises(InputError, match="give its method predict"):
-        collect(Walk(), Model(), 4)  # type: ignore[arg-type]
+        collect(Walk(), Model(), 4)
     assert len(collect(Walk(), Model().predict, 4)["state"]) == 4
 
 
@@ -237,7 +239,7 @@ def test_a_vector_environment_without_last_states_is_refused() -> None:
 
 def test_vector_states_of_several_parts_are_refused() -> None:
     class Parts(Walk):
-        observation_space = Dict({"a": Box(-np.inf, np.inf, (2,))})
+        observation_space: Any = Dict({"a": Box(-np.inf, np.inf, (2,))})
 
         def seen(self, last: float) -> Any:
             return {"a": super().seen(last)}

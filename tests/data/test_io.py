@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from dualembed.data import read_table, write_table
 COLUMNS = {"s1": np.array([0.1, 1 / 3, -2e-300]), "action": np.array([0, 1, 2]), "who": np.array(["a", "b,c", "d"])}
 
 
-def plain(table: pa.Table) -> dict:
+def plain(table: pa.Table) -> dict[str, Any]:
     return {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
@@ -115,7 +116,7 @@ def test_a_missing_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None
 
 
 def test_an_unknown_ending_is_refused_before_any_work(tmp_path: Path) -> None:
-    class Untouchable(dict):
+    class Untouchable(dict[str, Any]):
         def items(self) -> None:  # type: ignore[override]
             raise AssertionError("the columns were read")
 
@@ -131,7 +132,7 @@ def test_an_unknown_ending_is_refused_before_any_work(tmp_path: Path) -> None:
         ({"a": [1], "b": [1, 2]}, "equally long, but have these numbers of rows: a 1, b 2"),
     ],
 )
-def test_bad_columns_leave_the_old_file(tmp_path: Path, columns: dict, message: str) -> None:
+def test_bad_columns_leave_the_old_file(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     target = tmp_path / "out.csv"
     target.write_text("old")
     with pytest.raises(InputError, match=message):

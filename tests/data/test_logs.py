@@ -178,7 +178,7 @@ def test_observations_of_several_parts_lie_side_by_side() -> None:
         ({"timeouts": np.ones(7), "terminals": np.zeros(7)}, "no transitions in it"),
     ],
 )
-def test_a_log_that_makes_no_sense_is_refused(change: dict, message: str) -> None:
+def test_a_log_that_makes_no_sense_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         log({**FLAT, **change})
 

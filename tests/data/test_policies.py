@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,7 +68,7 @@ def test_weights_are_clipped_and_then_normalised() -> None:
         ({"target": left, "actions": [1, 1, 1, 1]}, "never takes a logged action"),
     ],
 )
-def test_bad_policies_are_refused(change: dict, message: str) -> None:
+def test_bad_policies_are_refused(change: dict[str, Any], message: str) -> None:
     given = {"states": STATES, "actions": ACTIONS, "target": right, "behaviour": even, **change}
     with pytest.raises(de.InputError, match=message):
         policies.importance_weights(given.pop("states"), given.pop("actions"), **given)
@@ -89,7 +91,7 @@ def test_sampled_actions_take_a_seed_and_refuse_what_is_no_policy() -> None:
     drawn = policies.sampled_actions(0, lambda key, s: s + jax.random.normal(key, s.shape), STATES, draws=3)
     assert drawn["next_action"].shape == (4, 3, 1)
     with pytest.raises(de.InputError, match="must be a function from a key and states"):
-        policies.sampled_actions(0, None, STATES)  # type: ignore[arg-type]
+        policies.sampled_actions(0, None, STATES)
     with pytest.raises(de.InputError, match="must give finite actions"):
         policies.sampled_actions(0, lambda key, s: s + np.nan, STATES)
 

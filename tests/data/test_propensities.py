@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def logged(policy: Callable[[np.ndarray], np.ndarray], n: int = 1500) -> tuple[n
 
 
 @pytest.mark.parametrize(("policy", "error"), [(linear, 0.03), (quadrants, 0.08)])
-def test_estimates_are_near_the_probabilities_of_a_known_policy(policy: Callable, error: float) -> None:
+def test_estimates_are_near_the_probabilities_of_a_known_policy(policy: Callable[..., Any], error: float) -> None:
     states, actions, true = logged(policy)
     found = estimated_propensities(states, actions)
     assert np.mean(np.abs(found - true)) < error
@@ -100,7 +101,7 @@ def test_a_single_action_is_certain() -> None:
         ({"seed": -1}, "seed must be a whole number of at least 0"),
     ],
 )
-def test_bad_requests_are_refused(change: dict, message: str) -> None:
+def test_bad_requests_are_refused(change: dict[str, Any], message: str) -> None:
     given = {"actions": [0, 1] * 10, **change}
     with pytest.raises(InputError, match=message):
         estimated_propensities(np.arange(20.0), given.pop("actions"), **given)
@@ -134,6 +135,6 @@ def test_less_than_a_tenth_of_the_rows_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize("weights", [[np.nan, 1.0], [[1.0], [1.0]], [-1.0, 2.0], [0.0, 0.0], []])
-def test_weights_that_are_none_are_refused(weights: list) -> None:
+def test_weights_that_are_none_are_refused(weights: list[Any]) -> None:
     with pytest.raises(InputError, match="weights must"):
         overlap(weights)

@@ -88,7 +88,7 @@ def test_nothing_is_earned_after_a_termination_within_a_window() -> None:
         ({"next_state": np.zeros((5, 2, 3))}, r"next_state must have shape \(rows, steps, 1\), .* \(5, 2, 3\)"),
     ],
 )
-def test_windows_that_will_not_do_are_refused(change: dict, message: str) -> None:
+def test_windows_that_will_not_do_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(de.InputError, match=message):
         LambdaReturn(Dataset(**{**trajectories.return_windows(WITHOUT_WEIGHT, 2), **change}), 0.9, 0.5)
 
@@ -106,7 +106,7 @@ def test_windows_that_will_not_do_are_refused(change: dict, message: str) -> Non
         ({"terminated": None, "done": np.zeros(5)}, "column done is not read here: rename it to terminated"),
     ],
 )
-def test_columns_that_make_no_trajectory_are_refused(change: dict, message: str) -> None:
+def test_columns_that_make_no_trajectory_are_refused(change: dict[str, Any], message: str) -> None:
     columns = {name: column for name, column in {**COLUMNS, **change}.items() if column is not None}
     with pytest.raises(de.InputError, match=message):
         trajectories.multi_step(columns, 5, 0.9)

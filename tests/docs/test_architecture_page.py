@@ -29,5 +29,5 @@ def test_the_examples_run_and_print_what_they_say(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     *tests, last = done.stdout.splitlines()
     assert tests == ["True"] * (len(blocks) - 1)
-    value, error = map(float, re.match(r"([\d.]+) ± ([\d.]+) \(solid\)", last).groups())  # type: ignore[union-attr]
+    value, error = map(float, re.match(r"([\d.]+) ± ([\d.]+) \(solid\)", last).groups())
     assert abs(value - 4 / 3) < 2 * error

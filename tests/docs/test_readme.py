@@ -17,7 +17,7 @@ def test_the_readmes_python_finds_what_the_rule_is_worth(tmp_path: Path, monkeyp
     names: dict[str, Any] = {}
     exec(code, names)
     value = names["model"].value()
-    said, error, truth = map(float, re.search(r"([\d.]+) ± ([\d.]+) \(.*says ([\d.]+)\)", code).groups())  # type: ignore[union-attr]
+    said, error, truth = map(float, re.search(r"([\d.]+) ± ([\d.]+) \(.*says ([\d.]+)\)", code).groups())
     assert abs(value.value - said) < 0.5
     assert abs(value.stderr - error) < 1
     assert abs(value.value - truth) < 2 * value.stderr

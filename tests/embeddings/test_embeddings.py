@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -121,7 +124,7 @@ def test_conditional_weights_are_the_formula() -> None:
 
 
 @pytest.mark.parametrize("on", [Gaussian(1.0), spaces.Nystrom(Gaussian(1.0), 40), spaces.Fourier(Gaussian(1.0), 200)])
-def test_conditional_expectations_of_a_linear_gaussian_model_are_its_formulas(on) -> None:
+def test_conditional_expectations_of_a_linear_gaussian_model_are_its_formulas(on: Any) -> None:
     x, z = linear_gaussian(2000)
     fitted = ConditionalEmbedding.fit(on, x, z)  # penalty by leave-one-out
     queries = np.linspace(-1.5, 1.5, 7)
@@ -142,7 +145,7 @@ def test_on_a_linear_kernel_it_is_the_least_squares_line() -> None:
 
 
 @pytest.mark.parametrize("weights", [None, RNG.uniform(0, 2, 60)])
-def test_low_rank_on_all_points_is_exact(weights) -> None:
+def test_low_rank_on_all_points_is_exact(weights: Any) -> None:
     x, z = linear_gaussian(60)
     exact = ConditionalEmbedding.fit(Gaussian(0.5), x, z, 1e-3, weights=weights)
     low = ConditionalEmbedding.fit(spaces.Nystrom(Gaussian(0.5), 60), x, z, 1e-3, weights=weights)
@@ -157,7 +160,7 @@ def cosines(x: jax.Array) -> jax.Array:
 
 
 @pytest.mark.parametrize("on", [Gaussian(0.5), spaces.Basis(cosines)])
-def test_a_weight_of_two_is_a_row_given_twice(on) -> None:
+def test_a_weight_of_two_is_a_row_given_twice(on: Any) -> None:
     x, z = linear_gaussian(20)
     times = np.where(np.arange(20) < 7, 2, 1)
     twice = ConditionalEmbedding.fit(on, np.repeat(x, times), np.repeat(z, times), 0.02)
@@ -207,7 +210,7 @@ def test_the_sum_and_chain_rules_give_back_the_sample_they_were_made_of() -> Non
 
 
 @pytest.mark.parametrize("weights", [None, RNG.uniform(0.2, 2, 25)])
-def test_the_chosen_penalty_has_the_least_leave_one_out_error_of_brute_force(weights) -> None:
+def test_the_chosen_penalty_has_the_least_leave_one_out_error_of_brute_force(weights: Any) -> None:
     x, z = linear_gaussian(25, seed=5)
     scale = np.ones(25) if weights is None else weights
     on, of = Gaussian(0.6), Gaussian(0.9)
@@ -274,6 +277,6 @@ def test_many_rows_are_sent_to_features() -> None:
         (lambda: ConditionalEmbedding.fit(Gaussian(9.0), np.arange(50), np.arange(50), 1e-30), "too small"),
     ],
 )
-def test_what_cannot_be_embedded_is_named(make, words: str) -> None:
+def test_what_cannot_be_embedded_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()

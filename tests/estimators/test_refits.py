@@ -128,7 +128,7 @@ def test_instruments_are_judged_by_the_largest_part() -> None:
     assert model.diagnostics_.first_stage == first.first_stage
     assert "of the variance of x0 (on 500 rows)" in str(model.diagnostics_)
     model.partial_fit(X, Y, instruments=INSTRUMENT)
-    (_, share), (_, alone) = *model.diagnostics_.first_stage, *fitted("iv").diagnostics_.first_stage
+    share, alone = (each.diagnostics_.first_stage[0][1] for each in (model, fitted("iv")))
     assert share == pytest.approx(alone)
     assert model.diagnostics_.first_stage_rows == ROWS
     assert not any("weak" in each for each in model.diagnostics_.warnings)
@@ -155,7 +155,7 @@ def test_starts_of_later_episodes_count(kind: Any) -> None:
     policy = kind is de.PolicyEvaluator
     model = kind(0.8, **small(size=15)) if policy else kind(0.5, even, **small(size=15))
     for rows in np.split(np.argsort(STATE[:200]), 2):
-        data = (STATE, STATE, NEXT) if policy else (STATE, ACTION, 1.0 * ACTION, NEXT)
+        data: tuple[Any, ...] = (STATE, STATE, NEXT) if policy else (STATE, ACTION, 1.0 * ACTION, NEXT)
         data = tuple(column[rows] for column in data)
         model.partial_fit(*data, episodes=np.arange(len(rows)))
     points = model.starts_.parts[0][1].points

@@ -145,12 +145,12 @@ def test_case_names_are_their_own_and_every_set_has_some() -> None:
     for kind in bench_answers.SETS:
         assert bench_answers.select_cases(None, kind)
         assert bench_answers.select_cases(None, kind, quick=True)
-    assert {case.world for case in bench_answers.select_cases("cartpole*", "on-policy")} == {"cartpole"}  # type: ignore[attr-defined]
+    assert {case.world for case in bench_answers.select_cases("cartpole*", "on-policy")} == {"cartpole"}
 
 
 def test_another_function_may_answer() -> None:
     case = CASES["walk 0..10, up 0.5, 3000"]
-    times = case.times()  # type: ignore[attr-defined]
+    times = case.times()
 
     def wrong(case: Any, log: Any) -> Reply:
         return Reply(Estimate(case.truth()[0] + 10, 1.0), (times - 1, np.where(times > 50, times + 1, times - 1)))

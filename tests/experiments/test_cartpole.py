@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,10 +31,10 @@ def test_cartpole_matches_the_check_points() -> None:
             assert error <= 1.1 * point["rk4_10substeps_err"]
 
 
-def test_cartpole_keeps_its_energy_without_force_and_friction(monkeypatch) -> None:
+def test_cartpole_keeps_its_energy_without_force_and_friction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cartpole, "FRICTION", 0.0)
 
-    def energy(state) -> float:
+    def energy(state: Any) -> float:
         _, velocity, spin, angle = np.asarray(state)
         return float(velocity**2 / 2 + spin**2 / 48 + (velocity * spin - 9.82) * np.cos(angle) / 8)
 
@@ -51,7 +52,7 @@ def test_cartpole_policy_keeps_the_state_bounded() -> None:
 
 
 @pytest.mark.parametrize(("module", "dimension"), [(navigation, 2), (cartpole, 4)])
-def test_a_data_set_is_what_its_simulator_draws(module, dimension) -> None:
+def test_a_data_set_is_what_its_simulator_draws(module: Any, dimension: int) -> None:
     """One whole block of it: blocks of fewer rows are cut from one."""
     process = module.PROCESS
     draw = jax.jit(jax.vmap(process.draw))

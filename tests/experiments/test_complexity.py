@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_a_sweep_makes_a_choice_for_each_size_where_there_is_something_to_choose
 
 
 @pytest.fixture(scope="module")
-def without_self_tuned():
+def without_self_tuned() -> Any:
     """The experiment without the one method that takes long to compile."""
     return dataclasses.replace(
         EXPERIMENT, contenders={name: each for name, each in EXPERIMENT.contenders.items() if name != "self-tuned"}
@@ -108,7 +109,7 @@ def without_self_tuned():
 
 
 @pytest.mark.slow
-def test_a_quick_run_writes_its_figure_and_a_second_one_recalls_it(without_self_tuned, tmp_path) -> None:
+def test_a_quick_run_writes_its_figure_and_a_second_one_recalls_it(without_self_tuned: Any, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "trials.jsonl")
     report = run(without_self_tuned, trials=2, seed=0, quick=True, progress=track, ledger=ledger)
     results, figure = write(report, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from typing import Any
 
 import gymnasium
 import jax
@@ -33,12 +34,12 @@ def play(env: gymnasium.Env, steps: int, seed: int) -> tuple[np.ndarray, np.ndar
 
 
 @every_environment
-def test_gymnasiums_own_checks_pass(name) -> None:
+def test_gymnasiums_own_checks_pass(name: str) -> None:
     check_env(gymnasium.make(name).unwrapped)
 
 
 @every_environment
-def test_a_seed_gives_the_same_episode_and_another_seed_another(name) -> None:
+def test_a_seed_gives_the_same_episode_and_another_seed_another(name: str) -> None:
     first, again, other = (play(gymnasium.make(name), 5, seed) for seed in (1, 1, 2))
     assert np.array_equal(first[0], again[0])
     assert np.array_equal(first[1], again[1])
@@ -46,7 +47,7 @@ def test_a_seed_gives_the_same_episode_and_another_seed_another(name) -> None:
 
 
 @every_environment
-def test_a_step_is_the_mean_of_the_simulator_plus_its_noise(name) -> None:
+def test_a_step_is_the_mean_of_the_simulator_plus_its_noise(name: str) -> None:
     system, env = SYSTEMS[name], gymnasium.make(name).unwrapped
     env.reset(seed=0)
     noise, means = [], []
@@ -66,7 +67,7 @@ def test_a_step_is_the_mean_of_the_simulator_plus_its_noise(name) -> None:
 
 
 @every_environment
-def test_episodes_are_truncated_and_never_terminated(name) -> None:
+def test_episodes_are_truncated_and_never_terminated(name: str) -> None:
     env = gymnasium.make(name)
     env.reset(seed=0)
     ends = [env.step(env.action_space.sample())[2:4] for _ in range(100)]
@@ -75,7 +76,7 @@ def test_episodes_are_truncated_and_never_terminated(name) -> None:
 
 
 @every_environment
-def test_the_largest_controls_for_a_whole_episode_leave_the_state_finite(name) -> None:
+def test_the_largest_controls_for_a_whole_episode_leave_the_state_finite(name: str) -> None:
     env = gymnasium.make(name)
     env.reset(seed=0)
     for _ in range(100):
@@ -85,7 +86,7 @@ def test_the_largest_controls_for_a_whole_episode_leave_the_state_finite(name) -
 
 
 @every_environment
-def test_actions_beyond_the_box_are_cut(name) -> None:
+def test_actions_beyond_the_box_are_cut(name: str) -> None:
     ends = []
     for scale in (1, 5):
         env = gymnasium.make(name)
@@ -96,7 +97,7 @@ def test_actions_beyond_the_box_are_cut(name) -> None:
 
 @every_environment
 @pytest.mark.parametrize("bad", [np.full(7, 0.5), np.nan])
-def test_a_bad_action_is_refused_in_one_sentence(name, bad) -> None:
+def test_a_bad_action_is_refused_in_one_sentence(name: str, bad: Any) -> None:
     env = gymnasium.make(name).unwrapped
     env.reset(seed=0)
     action = bad if np.ndim(bad) else np.full(env.action_space.shape, bad)
@@ -110,14 +111,14 @@ def test_pictures_are_refused() -> None:
 
 
 @every_environment
-def test_registering_again_changes_nothing(name) -> None:
+def test_registering_again_changes_nothing(name: str) -> None:
     known = gymnasium.spec(name)
     environments.register()
     assert gymnasium.spec(name) is known
 
 
 @every_environment
-def test_a_copy_plays_on_by_itself(name) -> None:
+def test_a_copy_plays_on_by_itself(name: str) -> None:
     env = gymnasium.make(name).unwrapped
     env.reset(seed=0)
     twin = copy.deepcopy(env)

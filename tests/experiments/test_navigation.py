@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dualembed.experiments import navigation
 
 
-def peak(states) -> np.ndarray:
+def peak(states: Any) -> np.ndarray:
     """V(s) = 2 exp(-30 |s|²), whose expectations under a normal law are known."""
     return 2 * np.exp(-30 * np.sum(np.asarray(states) ** 2, axis=-1))
 

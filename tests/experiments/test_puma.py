@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -117,7 +118,7 @@ def test_the_policy_rests_at_the_target_and_only_shrinks_small_departures() -> N
 
 
 @pytest.mark.usefixtures("double")
-def test_a_period_is_solved_far_below_the_noise(monkeypatch) -> None:
+def test_a_period_is_solved_far_below_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = jax.vmap(puma.draw_start)(jax.random.split(jax.random.key(1), 100))
     found = []
     for substeps in (puma.SUBSTEPS, 16):
@@ -141,7 +142,7 @@ def test_nothing_is_paid_at_rest_at_the_target_and_every_coordinate_counts_alike
     np.testing.assert_allclose(puma.cost(jnp.asarray(AT_REST + 2 * np.eye(12))), 2.0, rtol=1e-6)
 
 
-def test_rows_are_transitions_under_the_policy_with_the_stated_noise(table) -> None:
+def test_rows_are_transitions_under_the_policy_with_the_stated_noise(table: Any) -> None:
     means = np.asarray(jax.jit(jax.vmap(puma.next_mean))(jnp.asarray(table["state"])))
     noise = table["next_state"] - means
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=5 * puma.NOISE / np.sqrt(2000))
@@ -149,7 +150,7 @@ def test_rows_are_transitions_under_the_policy_with_the_stated_noise(table) -> N
     np.testing.assert_allclose(table["reward"], puma.cost(jnp.asarray(table["state"])), rtol=1e-5)
 
 
-def test_states_stay_about_the_target_and_within_the_motors_power(table) -> None:
+def test_states_stay_about_the_target_and_within_the_motors_power(table: Any) -> None:
     away = table["state"] - AT_REST
     assert np.max(np.abs(away[:, :6])) < 1.5
     assert np.max(np.abs(away[:, 6:])) < 4
@@ -158,7 +159,7 @@ def test_states_stay_about_the_target_and_within_the_motors_power(table) -> None
     assert np.all(np.abs(torques) < puma.LARGEST_TORQUES)
 
 
-def test_evaluation_states_are_always_the_same_and_not_those_of_a_data_set(table) -> None:
+def test_evaluation_states_are_always_the_same_and_not_those_of_a_data_set(table: Any) -> None:
     first, second = puma.PROCESS.test_states(2000), puma.PROCESS.test_states(2000)
     assert np.array_equal(first, second)
     assert first.shape == (2000, 12)

@@ -46,7 +46,7 @@ def test_who_has_nothing_left_helps_where_most_is_left() -> None:
 
 def test_everything_is_handed_out_once() -> None:
     tasks = steps(a=3, b=1, c=4)
-    queue, handed = TaskQueue(tasks), []
+    queue, handed = TaskQueue(tasks), list[Any]()
     last: list[Step | None] = [None, None]
     while True:
         worker = len(handed) % 2

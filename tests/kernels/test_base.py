@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +20,7 @@ from dualembed.kernels import (
     Categorical,
     Columns,
     Gaussian,
+    Kernel,
     Laplacian,
     Matern32,
     Matern52,
@@ -61,12 +65,12 @@ def points(count: int, dim: int = 3, *, seed: int = 0) -> np.ndarray:
     return rows
 
 
-def pairwise(function, x: np.ndarray, z: np.ndarray) -> np.ndarray:
+def pairwise(function: Any, x: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.asarray([[function(a, b) for b in z] for a in x])
 
 
 @every_kernel
-def test_gram_is_symmetric_and_positive_semi_definite(kernel):
+def test_gram_is_symmetric_and_positive_semi_definite(kernel: Kernel) -> None:
     gram = kernel.gram(points(40), points(40))
     np.testing.assert_allclose(gram, gram.T, atol=1e-12 * gram.max())
     # arccos near 1 keeps half of float64's digits, which sets the bound for the arc-cosine of degree 0.
@@ -74,13 +78,13 @@ def test_gram_is_symmetric_and_positive_semi_definite(kernel):
 
 
 @every_kernel
-def test_diagonal_is_the_diagonal_of_gram(kernel):
+def test_diagonal_is_the_diagonal_of_gram(kernel: Kernel) -> None:
     x = points(20)
     np.testing.assert_allclose(kernel.diagonal(x), np.diag(kernel.gram(x, x)), rtol=3e-8)
 
 
 @every_kernel
-def test_numpy_and_jax_agree_in_kind_precision_and_value(kernel):
+def test_numpy_and_jax_agree_in_kind_precision_and_value(kernel: Kernel) -> None:
     x, z = points(15), points(9, seed=1)
     exact = kernel(x, z)
     assert type(exact) is np.ndarray
@@ -96,7 +100,7 @@ def test_numpy_and_jax_agree_in_kind_precision_and_value(kernel):
         np.testing.assert_allclose(double, exact, atol=1e-12 * np.abs(exact).max())
 
 
-def test_one_jax_argument_makes_the_values_jax():
+def test_one_jax_argument_makes_the_values_jax() -> None:
     x, z = points(5), points(4, seed=1)
     for values in [Gaussian(0.7)(x, jnp.asarray(z)), Gaussian(0.7)(jnp.asarray(x), z)]:
         assert isinstance(values, jax.Array)
@@ -104,22 +108,22 @@ def test_one_jax_argument_makes_the_values_jax():
 
 
 @every_kernel
-def test_slopes_are_finite_everywhere_also_where_points_coincide(kernel):
+def test_slopes_are_finite_everywhere_also_where_points_coincide(kernel: Kernel) -> None:
     x = jnp.asarray(points(12))
     z = jnp.concatenate([x, 1e3 * x, jnp.zeros((1, 3))])
 
-    def total(kernel, x):
+    def total(kernel: Kernel, x: Any) -> Any:
         return jnp.sum(kernel.gram(x, z))
 
     slopes = jax.tree.leaves(jax.jit(jax.grad(total, argnums=(0, 1)))(kernel, x))
     assert all(bool(jnp.all(jnp.isfinite(slope))) for slope in slopes)
 
 
-def test_slopes_with_respect_to_a_bandwidth_pass_through_numpy_points():
+def test_slopes_with_respect_to_a_bandwidth_pass_through_numpy_points() -> None:
     x, z = points(8, WIDE), points(5, WIDE, seed=1)
 
     @jax.jit
-    def total(bandwidth):
+    def total(bandwidth: Any) -> Any:
         return jnp.sum((3.0 * Matern52(bandwidth)).gram(x, z))
 
     with jax.enable_x64(True):
@@ -130,23 +134,23 @@ def test_slopes_with_respect_to_a_bandwidth_pass_through_numpy_points():
 
 @pytest.mark.parametrize("dim", [1, 3, WIDE])
 @pytest.mark.parametrize("namespace", [np, jnp], ids=["numpy", "jax"])
-def test_values_are_those_of_the_formulas(dim, namespace):
+def test_values_are_those_of_the_formulas(dim: int, namespace: Any) -> None:
     x, z = points(7, dim), points(5, dim, seed=1)
     root3, root5 = np.sqrt(3), np.sqrt(5)
 
-    def distance(a, b):
+    def distance(a: Any, b: Any) -> Any:
         return np.linalg.norm(a - b) / 1.4
 
-    def neurons(a, b):
+    def neurons(a: Any, b: Any) -> Any:
         top = 1 + a @ b / 1.4**2
         return top, 1 + a @ a / 1.4**2, 1 + b @ b / 1.4**2
 
-    def arc_cosine(a, b):
+    def arc_cosine(a: Any, b: Any) -> Any:
         top, aa, bb = neurons(a, b)
         theta = np.arccos(np.clip(top / np.sqrt(aa * bb), -1, 1))
         return np.sqrt(aa * bb) * (np.sin(theta) + (np.pi - theta) * np.cos(theta)) / np.pi
 
-    def arc_sine(a, b):
+    def arc_sine(a: Any, b: Any) -> Any:
         top, aa, bb = neurons(a, b)
         return 2 / np.pi * np.arcsin(2 * top / np.sqrt((1 + 2 * aa) * (1 + 2 * bb)))
 
@@ -171,7 +175,7 @@ def test_values_are_those_of_the_formulas(dim, namespace):
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
-def test_arc_cosine_is_an_average_over_random_neurons(degree):
+def test_arc_cosine_is_an_average_over_random_neurons(degree: int) -> None:
     x = np.random.default_rng(0).standard_normal((6, 2))
     weights = np.random.default_rng(1).standard_normal((3, 400_000))
     fields = np.column_stack([np.full(6, 0.8), x / 1.4]) @ weights
@@ -184,7 +188,7 @@ def test_arc_cosine_is_an_average_over_random_neurons(degree):
 
 @pytest.mark.parametrize("make", [Gaussian, Laplacian, Matern32, Matern52, ArcSine, lambda b: ArcCosine(1, b)])
 @pytest.mark.parametrize("dim", [2, WIDE])
-def test_a_bandwidth_for_each_coordinate_scales_the_inputs(make, dim):
+def test_a_bandwidth_for_each_coordinate_scales_the_inputs(make: Callable[[], Any], dim: int) -> None:
     x, z = points(8, dim), points(6, dim, seed=1)
     bandwidths = np.linspace(0.5, 2.0, dim).astype(np.float32).astype(np.float64)
     np.testing.assert_allclose(make(bandwidths)(x, z), make(1.0)(x / bandwidths, z / bandwidths), rtol=1e-12)
@@ -194,7 +198,7 @@ def test_a_bandwidth_for_each_coordinate_scales_the_inputs(make, dim):
 @pytest.mark.parametrize(
     "kernel", [Gaussian(0.3), Matern32(0.3), Matern52(0.3), Laplacian(0.3), Periodic(3.0)], ids=repr
 )
-def test_float32_keeps_five_digits_far_from_the_origin(dim, kernel):
+def test_float32_keeps_five_digits_far_from_the_origin(dim: int, kernel: Kernel) -> None:
     # At 1e4 float32 is a grid of 1e-3; on that grid's own points nothing more than 1e-5 is lost.
     x, z = (1e4 + points(20, dim, seed=seed) / np.sqrt(dim) for seed in (0, 1))
     x, z = x.astype(np.float32), z.astype(np.float32)
@@ -202,7 +206,7 @@ def test_float32_keeps_five_digits_far_from_the_origin(dim, kernel):
     np.testing.assert_allclose(compiled(kernel, x, z), exact, atol=1e-5)
 
 
-def test_algebra_is_that_of_the_values():
+def test_algebra_is_that_of_the_values() -> None:
     x, z = points(6), points(4, seed=1)
     first, second = Gaussian(0.7), ArcSine()
     np.testing.assert_allclose((first + second)(x, z), first(x, z) + second(x, z))
@@ -215,11 +219,11 @@ def test_algebra_is_that_of_the_values():
         first + 1.0
 
 
-def test_a_new_bandwidth_does_not_recompile_and_bandwidths_can_be_mapped_over():
+def test_a_new_bandwidth_does_not_recompile_and_bandwidths_can_be_mapped_over() -> None:
     traces = []
 
     @jax.jit
-    def gram(kernel, x):
+    def gram(kernel: Kernel, x: Any) -> Any:
         traces.append(kernel)
         return kernel.gram(x, x)
 
@@ -230,7 +234,7 @@ def test_a_new_bandwidth_does_not_recompile_and_bandwidths_can_be_mapped_over():
     np.testing.assert_allclose(mapped, several, rtol=1e-5)
 
 
-def test_kernels_take_whole_numbers_and_no_rows():
+def test_kernels_take_whole_numbers_and_no_rows() -> None:
     whole = np.arange(6).reshape(3, 2)
     np.testing.assert_allclose(Gaussian(1.0)(whole, whole), Gaussian(1.0)(whole * 1.0, whole * 1.0))
     for kernel in KERNELS:
@@ -250,7 +254,7 @@ bad_numbers = st.one_of(
 
 @given(bad_numbers)
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_bad_hyper_parameters_are_refused_in_one_sentence(bad):
+def test_bad_hyper_parameters_are_refused_in_one_sentence(bad: Any) -> None:
     makers = [Gaussian, Laplacian, Matern32, Matern52, Periodic, ArcSine, lambda b: ArcCosine(1, b)]
     if not isinstance(bad, bool):  # in a list, NumPy reads True as 1.0
         makers.append(lambda b: Gaussian([1.0, b]))
@@ -288,12 +292,12 @@ def test_bad_hyper_parameters_are_refused_in_one_sentence(bad):
         (lambda: Gaussian(1.0)(np.ones((3, 2)), np.ones((3, 1))), r"not \(3, 2\) and \(3, 1\)"),
     ],
 )
-def test_misfits_are_named(make, message):
+def test_misfits_are_named(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
 
 
-def test_median_bandwidth_is_the_median_distance_and_is_seeded():
+def test_median_bandwidth_is_the_median_distance_and_is_seeded() -> None:
     assert median_bandwidth([0.0, 1.0, 3.0]) == 2.0
     assert median_bandwidth([[0.0, 0.0], [3.0, 4.0]], 0.5) == 2.5
     many = np.random.default_rng(0).standard_normal((3000, 2))
@@ -303,13 +307,13 @@ def test_median_bandwidth_is_the_median_distance_and_is_seeded():
     assert median_bandwidth([0.0] * 9 + [2.0]) == 2.0
 
 
-def test_median_bandwidth_asks_for_one_when_points_coincide():
+def test_median_bandwidth_asks_for_one_when_points_coincide() -> None:
     with pytest.raises(InputError, match=r"all 5 point\(s\) looked at coincide; give a bandwidth"):
         median_bandwidth(np.ones((5, 2)))
     with pytest.raises(InputError, match="NaN"):
         median_bandwidth([0.0, float("nan")])
 
 
-def test_every_kernel_has_a_name():
+def test_every_kernel_has_a_name() -> None:
     concrete = {type(kernel) for kernel in KERNELS}
     assert set(kernels.BY_NAME.values()) <= concrete

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -192,7 +194,7 @@ class Averaged:
 
 
 @pytest.mark.parametrize("array", [np.ones, jax.numpy.ones])
-def test_no_points_have_an_empty_matrix(array) -> None:
+def test_no_points_have_an_empty_matrix(array: Any) -> None:
     kernel = HaarIntegral(Gaussian(1.0), turns(4))
     assert kernel.gram(array((0, 2)), array((3, 2))).shape == (0, 3)
     assert kernel.gram(array((3, 2)), array((0, 2))).shape == (3, 0)
@@ -235,6 +237,6 @@ def test_the_closed_form_saddle_with_a_table_for_its_dual_solves_the_averaged_pr
         (lambda: HaarIntegral(Gaussian(1.0), turns(2)).spectral_mass(), "no known spectral measure"),
     ],
 )
-def test_what_is_no_group_or_density_is_named(make, words: str) -> None:
+def test_what_is_no_group_or_density_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make()

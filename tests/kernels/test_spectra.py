@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from dualembed.kernels import (
     Categorical,
     Columns,
     Gaussian,
+    Kernel,
     Laplacian,
     Matern32,
     Matern52,
@@ -45,14 +48,14 @@ def points(count: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, 3))
 
 
-def average_of_cosines(kernel, frequencies, x, z):
+def average_of_cosines(kernel: Kernel, frequencies: Any, x: Any, z: Any) -> Any:
     differences = x[:, None, :] - z
     cosines = np.cos(differences.reshape(-1, x.shape[1]) @ np.asarray(frequencies, np.float64).T)
     return np.asarray(kernel.spectral_mass()) * cosines.mean(axis=1).reshape(differences.shape[:2])
 
 
 @pytest.mark.parametrize("kernel", SPECTRAL, ids=lambda kernel: "".join(repr(kernel).split()))
-def test_average_of_cosines_is_the_kernel(kernel):
+def test_average_of_cosines_is_the_kernel(kernel: Kernel) -> None:
     x, z = points(10, 0), 0.5 * points(5, 1)
     frequencies = kernel.frequencies(jax.random.key(3), COUNT, 3)
     assert frequencies.shape == (COUNT, 3)
@@ -65,7 +68,7 @@ def test_average_of_cosines_is_the_kernel(kernel):
 @pytest.mark.parametrize(
     "kernel", [Gaussian([0.5, 2.0, 1.0]), Matern32(0.8), Matern52(0.8), 2.0 * Gaussian(0.8)], ids=repr
 )
-def test_radii_along_even_directions_are_frequencies(kernel):
+def test_radii_along_even_directions_are_frequencies(kernel: Kernel) -> None:
     assert kernel.rotation_invariant
     x, z = points(10, 0), 0.5 * points(5, 1)
     directions = jax.random.normal(jax.random.key(0), (COUNT, 3))
@@ -75,14 +78,14 @@ def test_radii_along_even_directions_are_frequencies(kernel):
     np.testing.assert_allclose(average_of_cosines(kernel, frequencies, x, z), kernel(x, z), atol=BOUND * mass)
 
 
-def test_kernels_that_are_not_radial_say_so():
+def test_kernels_that_are_not_radial_say_so() -> None:
     for kernel in [Laplacian(1.0), Periodic(1.0), Gaussian(1.0) + Gaussian(2.0), Columns(Gaussian(1.0), 0)]:
         assert not kernel.rotation_invariant
         with pytest.raises(InputError, match=f"^{type(kernel).__name__} has no known spectral measure"):
             kernel.radii(jax.random.key(0), 2, 3)
 
 
-def test_frequencies_of_other_columns_are_zero():
+def test_frequencies_of_other_columns_are_zero() -> None:
     frequencies = Columns(Gaussian(1.0), (2, 0)).frequencies(jax.random.key(0), 5, 4)
     assert jnp.all(frequencies[:, [1, 3]] == 0)
     assert jnp.all(frequencies[:, [0, 2]] != 0)
@@ -90,8 +93,8 @@ def test_frequencies_of_other_columns_are_zero():
         Columns(Gaussian(1.0), 2).frequencies(jax.random.key(0), 5, 2)
 
 
-def test_frequencies_draw_under_jit_and_slope_in_the_bandwidth():
-    def total(bandwidth):
+def test_frequencies_draw_under_jit_and_slope_in_the_bandwidth() -> None:
+    def total(bandwidth: Any) -> Any:
         kernel = 2.0 * Gaussian(bandwidth) + Columns(Periodic(bandwidth), 1)
         return jnp.sum(kernel.frequencies(jax.random.key(0), 6, 3) ** 2) * kernel.spectral_mass()
 
@@ -99,7 +102,7 @@ def test_frequencies_draw_under_jit_and_slope_in_the_bandwidth():
 
 
 @pytest.mark.parametrize("kernel", [Polynomial(2), ArcCosine(1), ArcSine(), Categorical()], ids=repr)
-def test_kernels_without_a_spectral_measure_name_the_way_out(kernel):
+def test_kernels_without_a_spectral_measure_name_the_way_out(kernel: Kernel) -> None:
     name = type(kernel).__name__
     for combined in [
         kernel,

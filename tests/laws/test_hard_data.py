@@ -133,4 +133,4 @@ def test_a_number_is_no_question() -> None:
     state, reward, following = transitions(100)
     model = de.PolicyEvaluator(0.5).fit(state, reward, following)
     with pytest.raises(de.InputError, match="questions add and subtract"):
-        model.ask(model.at([0.0]) + 1)  # type: ignore[operator]
+        model.ask(model.at([0.0]) + 1)

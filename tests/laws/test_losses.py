@@ -96,7 +96,7 @@ def away_from_kinks(case: Case, v: Any, y: Any) -> np.ndarray:
 @every_case
 @few
 @given(fractions, fractions, fractions)
-def test_fenchel_young_inequality(case, place, other, kind):
+def test_fenchel_young_inequality(case: Any, place: float, other: float, kind: Any) -> None:
     v, y = draws(case, place, kind)
     u = duals(case, other, y)
     gap = case.loss.value(v, y) + case.loss.conjugate(u, y) - u * v
@@ -106,14 +106,14 @@ def test_fenchel_young_inequality(case, place, other, kind):
 @every_case
 @few
 @given(fractions, fractions)
-def test_fenchel_young_is_an_equality_at_the_slope(case, place, kind):
+def test_fenchel_young_is_an_equality_at_the_slope(case: Any, place: float, kind: Any) -> None:
     v, y = draws(case, place, kind)
     u = case.loss.slope(v, y)
     np.testing.assert_allclose(case.loss.value(v, y) + case.loss.conjugate(u, y), u * v, atol=1e-10)
 
 
 @every_case
-def test_biconjugate_is_the_loss(case):
+def test_biconjugate_is_the_loss(case: Any) -> None:
     fraction = np.linspace(0, 1, 41)
     v, y = draws(case, fraction, np.resize(fraction[::7], 41))
     v = jnp.clip(v, -15.0, 15.0)
@@ -128,7 +128,7 @@ def test_biconjugate_is_the_loss(case):
 @every_case
 @few
 @given(fractions, fractions)
-def test_slope_lies_between_its_neighbours_and_equals_finite_differences(case, place, kind):
+def test_slope_lies_between_its_neighbours_and_equals_finite_differences(case: Any, place: float, kind: Any) -> None:
     v, y = draws(case, place, kind)
     loss = case.loss
     difference = (loss.value(v + STEP, y) - loss.value(v - STEP, y)) / (2 * STEP)
@@ -142,7 +142,7 @@ def test_slope_lies_between_its_neighbours_and_equals_finite_differences(case, p
 @every_case
 @few
 @given(fractions, fractions)
-def test_slope_is_a_subgradient_everywhere_also_on_kinks(case, place, kind):
+def test_slope_is_a_subgradient_everywhere_also_on_kinks(case: Any, place: float, kind: Any) -> None:
     v, y = draws(case, place, kind)
     for start in [v, *case.kinks(y)]:
         line = case.loss.value(start, y) + case.loss.slope(start, y) * (v[::-1] - start)
@@ -152,7 +152,7 @@ def test_slope_is_a_subgradient_everywhere_also_on_kinks(case, place, kind):
 @every_case
 @few
 @given(fractions, fractions)
-def test_curvature_is_the_slope_of_the_slope(case, place, kind):
+def test_curvature_is_the_slope_of_the_slope(case: Any, place: float, kind: Any) -> None:
     v, y = draws(case, place, kind)
     loss = case.loss
     difference = (loss.slope(v + STEP, y) - loss.slope(v - STEP, y)) / (2 * STEP)
@@ -164,7 +164,7 @@ def test_curvature_is_the_slope_of_the_slope(case, place, kind):
 @every_case
 @few
 @given(fractions, fractions)
-def test_conjugate_slope_equals_finite_differences_inside_the_domain(case, place, kind):
+def test_conjugate_slope_equals_finite_differences_inside_the_domain(case: Any, place: float, kind: Any) -> None:
     y = jnp.asarray(case.target(kind))
     u = duals(case, 0.01 + 0.98 * place, y)
     loss = case.loss
@@ -175,7 +175,7 @@ def test_conjugate_slope_equals_finite_differences_inside_the_domain(case, place
 @every_case
 @few
 @given(fractions, fractions)
-def test_conjugate_is_finite_on_the_closed_domain_and_infinite_outside(case, place, kind):
+def test_conjugate_is_finite_on_the_closed_domain_and_infinite_outside(case: Any, place: float, kind: Any) -> None:
     y = jnp.asarray(case.target(kind))
     low, high = case.loss.domain(y)
     assert jnp.all(jnp.isfinite(case.loss.conjugate(duals(case, np.round(place), y), y)))
@@ -186,7 +186,7 @@ def test_conjugate_is_finite_on_the_closed_domain_and_infinite_outside(case, pla
 @every_case
 @few
 @given(fractions, fractions, fractions)
-def test_projection_is_the_nearest_point_of_the_domain(case, place, other, kind):
+def test_projection_is_the_nearest_point_of_the_domain(case: Any, place: float, other: float, kind: Any) -> None:
     y = jnp.asarray(case.target(kind))
     u = jnp.asarray(80 * place - 40)
     nearest = case.loss.project(u, y)
@@ -199,7 +199,7 @@ def test_projection_is_the_nearest_point_of_the_domain(case, place, other, kind)
 @every_case
 @few
 @given(fractions, fractions)
-def test_slope_lies_in_the_domain_in_both_precisions(case, place, kind):
+def test_slope_lies_in_the_domain_in_both_precisions(case: Any, place: float, kind: Any) -> None:
     for double in (True, False):
         with jax.enable_x64(double):
             v, y = draws(case, 4 * place - 1.5, kind)
@@ -211,7 +211,7 @@ def test_slope_lies_in_the_domain_in_both_precisions(case, place, kind):
 @every_case
 @few
 @given(fractions, fractions)
-def test_link_gives_dual_variables_of_the_domain(case, place, kind):
+def test_link_gives_dual_variables_of_the_domain(case: Any, place: float, kind: Any) -> None:
     v, y = draws(case, place, kind)
     for link in [case.loss.link, Clipped(), Legendre()]:
         u = link.dual(case.loss, v, y)
@@ -221,7 +221,9 @@ def test_link_gives_dual_variables_of_the_domain(case, place, kind):
 @every_case
 @few
 @given(fractions, fractions, fractions)
-def test_link_slope_is_the_slope_of_the_payoff_inside_the_domain(case, place, other, kind):
+def test_link_slope_is_the_slope_of_the_payoff_inside_the_domain(
+    case: Any, place: float, other: float, kind: Any
+) -> None:
     y = jnp.asarray(case.target(kind))
     u = duals(case, 0.01 + 0.98 * place, y)
     moment = jnp.asarray(6 * other - 3)
@@ -241,7 +243,7 @@ def test_link_slope_is_the_slope_of_the_payoff_inside_the_domain(case, place, ot
 @every_case
 @few
 @given(fractions, fractions)
-def test_legendre_payoff_is_the_loss_at_its_optimum(case, place, kind):
+def test_legendre_payoff_is_the_loss_at_its_optimum(case: Any, place: float, kind: Any) -> None:
     moment, y = draws(case, place, kind)
     link = Legendre()
     u = link.dual(case.loss, moment, y)

@@ -33,7 +33,7 @@ def axes() -> Axes:
 
 def draw(ax: Axes) -> None:
     """Draw the figure for good: what cannot be drawn shows then only."""
-    ax.figure.savefig(io.BytesIO(), format="png")  # type: ignore[union-attr]
+    ax.figure.savefig(io.BytesIO(), format="png")
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -138,7 +140,7 @@ def test_a_committor_needs_two_sets_that_do_not_overlap() -> None:
         ({"next_state": [[0.0, 0.0], [0.0, 0.0]]}, "state and next_state must have the same shape"),
     ],
 )
-def test_columns_that_will_not_do_are_named_in_one_sentence(columns: dict, sentence: str) -> None:
+def test_columns_that_will_not_do_are_named_in_one_sentence(columns: dict[str, Any], sentence: str) -> None:
     given = {"state": [0.0, 1.0], "next_state": [1.0, 0.0], "arrived": [1.0, 0.0], **columns}
     with pytest.raises(InputError, match=sentence):
         problems.HittingTime(sources.Dataset(**{name: value for name, value in given.items() if value is not None}))

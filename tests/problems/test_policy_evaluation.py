@@ -155,10 +155,10 @@ def test_missing_columns_and_unlike_states_are_named() -> None:
     with pytest.raises(de.InputError, match="same shape"):
         problems.PolicyEvaluation(unlike, 0.5)
     with pytest.raises(de.InputError, match="source must be a Source"):
-        problems.PolicyEvaluation({"state": [1.0]}, 0.5)  # type: ignore[arg-type]
+        problems.PolicyEvaluation({"state": [1.0]}, 0.5)
 
 
-def test_a_batch_without_an_ending_is_fine_where_the_data_set_has_one():
+def test_a_batch_without_an_ending_is_fine_where_the_data_set_has_one() -> None:
     steps = np.arange(10.0)
     data = sources.Dataset(state=steps, reward=np.ones(10), next_state=steps + 1, terminated=(steps == 9).astype(float))
     problem = problems.PolicyEvaluation(data, 1.0)

@@ -101,15 +101,13 @@ def test_a_wrong_function_is_bounded_from_below_and_not_by_less_than_zero(
     dimension: int, roughness: float, error_roughness: float, rows: int
 ) -> None:
     states = np.random.default_rng(1).normal(size=(50_000, dimension))
-    values, errors, truths = [], [], []
+    found = []
     for seed in range(6):
         value, wrong = waves(dimension, roughness, seed=seed), waves(dimension, error_roughness, 0.5, seed=100 + seed)
         problem, _ = problem_of(value, rows, seed)
         score = honest_score(problem, lambda s, value=value, wrong=wrong: value(s) + wrong(s), seed=seed)
-        values.append(score.value)
-        errors.append(score.stderr)
-        truths.append(np.mean(wrong.bellman(states) ** 2))
-    values, errors, truths = (np.array(each) for each in (values, errors, truths))
+        found.append((score.value, score.stderr, np.mean(wrong.bellman(states) ** 2)))
+    values, errors, truths = np.array(found).T
     assert np.all(values < truths + 3 * errors)
     assert np.all(values > -3 * errors)
     # Beyond its noise, the score is no further from the truth than zero is.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -167,7 +170,7 @@ def test_the_cross_fold_form_removes_the_many_moment_bias() -> None:
         ),
     ],
 )
-def test_what_has_no_closed_form_is_named(make, words: str) -> None:
+def test_what_has_no_closed_form_is_named(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(de.InputError, match=words):
         de.solve(0, make(), solvers.ClosedForm())
 
