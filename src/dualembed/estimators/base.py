@@ -37,7 +37,7 @@ from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.rows import Groups, read_rows
 from dualembed.linear.spread import Spread
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
-from dualembed.problems.base import Problem
+from dualembed.problems.base import Problem, finite_data
 from dualembed.report import card
 from dualembed.selection import HeldOut, Selection, auto, consistency_test, held_out, held_out_once, honest_score
 from dualembed.selection.consistency import Consistency
@@ -372,7 +372,7 @@ class Estimator(BaseEstimator):
 
         `headline` is the question that matters most, where there is one.
         """
-        rows = problem.source.rows  # type: ignore[attr-defined]
+        rows = finite_data(problem).rows
         if rows < 2:
             raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
         seed = self._seed()

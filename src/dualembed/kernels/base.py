@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import equinox as eqx
 import jax
@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.arrays import AnyArray, Floats
+from dualembed.arrays import AnyArray
 
-Parameter = float | jax.Array | Floats
-"""A hyper-parameter: one number, or one for each coordinate."""
+Parameter: TypeAlias = AnyArray
+"""A hyper-parameter: one number, or one for each coordinate in a list or an array."""
 
 
 class Kernel(eqx.Module):

@@ -49,6 +49,7 @@ class ActionValue(Problem):
 
     Examples
     --------
+    >>> from dualembed.sources import Dataset
     >>> data = Dataset(state=[0.0], action=[1.0], reward=[1.0], next_state=[2.0], next_action=[[0.0, 1.0]],
     ...                next_probability=[[0.25, 0.75]])
     >>> ActionValue(data, 0.5).terms(data.columns).weights.tolist()

@@ -47,6 +47,7 @@ class HittingTime(Problem):
 
     Examples
     --------
+    >>> from dualembed.sources import Dataset
     >>> data = Dataset(state=[0.0, 1.0], next_state=[1.0, 0.0], arrived=[1, 0])
     >>> HittingTime(data).terms(data.columns).weights.tolist()
     [[1.0, 0.0], [1.0, -1.0]]

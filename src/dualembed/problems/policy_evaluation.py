@@ -50,6 +50,7 @@ class PolicyEvaluation(Problem):
 
     Examples
     --------
+    >>> from dualembed.sources import Dataset
     >>> chain = Dataset(state=[0.0, 1.0], reward=[0.0, 1.0], next_state=[1.0, 1.0], terminated=[0, 1])
     >>> PolicyEvaluation(chain, 0.5).terms(chain.columns).weights.tolist()
     [[1.0, -0.5], [1.0, -0.0]]

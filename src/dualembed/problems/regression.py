@@ -28,6 +28,7 @@ class InstrumentalVariables(Problem):
 
     Examples
     --------
+    >>> from dualembed.sources import Dataset
     >>> data = Dataset(x=[0.0, 1.0], z=[0.1, 0.9], y=[1.0, 2.0])
     >>> InstrumentalVariables(data).terms(data.columns).context.shape
     (2, 1)
@@ -103,6 +104,7 @@ class Unconditional(Problem):
 
     Examples
     --------
+    >>> from dualembed.sources import Dataset
     >>> data = Dataset(y=[1.0, 2.0], z=[0.1, 0.9])
     >>> Unconditional(data).terms(data.columns).context.tolist()
     [[1.0], [1.0]]

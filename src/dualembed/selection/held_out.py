@@ -13,7 +13,7 @@ from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums, gather_moments
-from dualembed.problems.base import Problem, iter_terms
+from dualembed.problems.base import Problem, finite_data, iter_terms
 from dualembed.selection.honest_score import double_terms_of, honest_score, score_of
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.features import to_numpy
@@ -123,11 +123,12 @@ def held_out_groups(
 
 def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:
     """The honest score on rows that the function has not seen: before they are learnt from. None for few of them."""
-    rows = problem.source.rows  # type: ignore[attr-defined]
+    data = finite_data(problem)
+    rows = data.rows
     enough = rows if groups is None else 3 * len(np.unique(groups))
     if min(rows, enough) < FEWEST_NEW or not problem.loss.quadratic:
         return None
-    score = _score(problem, function, problem.source.table, groups)  # type: ignore[attr-defined]
+    score = _score(problem, function, data.table, groups)
     squared = mean_square(problem, _plain(function))
     return HeldOut(score.value, score.stderr, squared, squared, rows)
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.losses import Loss
-from dualembed.problems.base import Problem, Terms, terms_numpy
+from dualembed.problems.base import Problem, Terms, finite_data, terms_numpy
 from dualembed.selection.regression import cross_fit
-from dualembed.sources import Dataset, Sample
+from dualembed.sources import Sample
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +101,7 @@ def honest_score(
     Examples
     --------
     >>> from dualembed.problems import PolicyEvaluation
+    >>> from dualembed.sources import Dataset
     >>> rng = np.random.default_rng(0)
     >>> state = rng.normal(size=4000)
     >>> following = 0.5 * state + rng.normal(size=4000)
@@ -154,9 +155,7 @@ def _stderr(contributions: np.ndarray, q: np.ndarray, m: np.ndarray, *, units: n
 def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
     """The terms of the samples in float64, checked."""
     if sample is None:
-        if not isinstance(problem.source, Dataset):
-            raise checks.InputError("sample must be given: this problem's source is not a finite data set")
-        sample = problem.source.table
+        sample = finite_data(problem, "sample must be given: this problem's source is not a finite data set").table
     checks.instance("sample", sample, dict, "give a dictionary of columns")
     with jax.enable_x64(True):
         terms = terms_numpy(problem, {name: np.asarray(checks.array(name, column)) for name, column in sample.items()})

@@ -15,7 +15,7 @@ from dualembed.linear.functional import Functional, Headline
 from dualembed.linear.path import Average
 from dualembed.linear.rows import Groups, Rows, deviations, sample_places
 from dualembed.linear.sums import gather
-from dualembed.problems.base import Problem
+from dualembed.problems.base import Problem, finite_data
 from dualembed.saddle import Saddle
 from dualembed.selection.known_part import known_part
 from dualembed.selection.record import Choice
@@ -107,7 +107,7 @@ def screen(
     chosen = rows.order()[rng.permutation(len(rows.target))[: SEARCH.screen_rows]]
     some, into = rows.some(chosen), groups.into % SEARCH.screen_left_out
     numbers = into[groups.numbers[chosen]]
-    sample = {name: column[chosen] for name, column in problem.source.table.items()}  # type: ignore[attr-defined]
+    sample = {name: column[chosen] for name, column in finite_data(problem).table.items()}
     counts = np.bincount(numbers, minlength=int(into.max()) + 1)
     if counts.min() < FEWEST_LEFT_OUT * counts.sum():
         return KERNELS  # too uneven to judge anything by what is left out
