@@ -44,7 +44,7 @@ def fitted(name: str, order: Any = slice(None), **more: Any) -> tuple[Any, dict[
     episodes = {"episodes": data["episode"]}
     table = np.stack([data["x"], data["noise"]], axis=1)
     y = data["x"] + 0.1 * data["noise"]
-    actions = {"actions": data["action"], "rewards": 1.0 * data["action"]}
+    actions = {"actions": data["action"], "rewards": data["action"] + 0.1 * data["noise"]}
     made: dict[str, tuple[Any, dict[str, Any]]] = {
         "value": (de.PolicyEvaluator(0.5, **SMALL), {**moves, "rewards": data["state"], **episodes}),
         "value without episodes": (de.PolicyEvaluator(0.5, **SMALL), {**moves, "rewards": data["state"]}),
@@ -157,7 +157,7 @@ def test_no_end_of_a_time_is_below_the_shortest_step() -> None:
 def test_fits_without_errors_have_a_headline_without_one() -> None:
     model, _ = fitted("value")
     bare = copy.copy(model)
-    bare.uncertainty_ = bare.paths_ = bare._headline_answer = bare._summary = None
+    bare.uncertainty_ = bare._headline_answer = bare._summary = None
     found = bare.summary()
     assert found.headline.value == pytest.approx(model.value().value)
     assert found.to_dict()["headline"]["stderr"] is None

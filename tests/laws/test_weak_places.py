@@ -160,6 +160,16 @@ def test_rewards_of_a_handful_of_rows_make_a_fragile_answer_and_ordinary_ones_do
         assert not said(value_of(path, 1.0 * (rng.random((100, 20)) < 0.1)), FEW)
 
 
+def test_few_rows_may_carry_what_hardly_matters() -> None:
+    """Beside a reward of one each step, a few rare ones change next to nothing."""
+    path, rng = walks(0), np.random.default_rng(0)
+    rare = np.ones((100, 20))
+    rare[rng.permutation(100)[:4], rng.integers(20, size=4)] = 2.0
+    answer = value_of(path, rare)
+    assert answer.stderr < 0.05 * answer.value
+    assert answer.verdict == "solid"
+
+
 def test_rewards_that_never_vary_are_no_proof_that_none_do() -> None:
     path = walks(0)
     answer = value_of(path, np.zeros((100, 20)))
