@@ -13,7 +13,7 @@ from dualembed.data.frames import as_column, first_rows, step_numbers
 from dualembed.data.policies import TOLERANCE, GaussianPolicy
 from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
-from dualembed.estimators.diagnostics import seldom_done
+from dualembed.estimators.diagnostics import low_overlap
 from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, PolicyValueEstimator
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.functional import Functional, Headline
@@ -272,7 +272,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
         problem = super()._begin(table)
         if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
             weights = self.solution_.row_weights(problem, self._mean_features(self.starts_.parts[0][1]))
-            self._note(seldom_done(weights, self.discount ** step_numbers(table.episodes)))
+            self._add_warnings(low_overlap(weights, self.discount ** step_numbers(table.episodes)))
         return problem
 
     def _headline(self, problem: Any, table: Table) -> Headline | None:

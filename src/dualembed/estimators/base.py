@@ -1,57 +1,34 @@
-"""What every estimator can do once it is fitted."""
+"""What every estimator can do: fit, predict, intervals, the witness, honest errors; its answers are in `answering`."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import functools
-import math
-import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
-from dualembed.answers import Answer, Findings, Question, Summary, Task
-from dualembed.answers.answer import outside_warning
-from dualembed.answers.asking import answer_from_paths, answer_from_spreads, values
-from dualembed.answers.question import share_of
+from dualembed.answers import Answer, Question, Task
+from dualembed.answers.asking import values
 from dualembed.data.coding import Coding, Schema
 from dualembed.data.frames import is_1d, names_of
 from dualembed.data.roles import ROLES
 from dualembed.data.table import Table
-from dualembed.estimates import Estimate, check_level, format_estimate, format_number
-from dualembed.estimators.diagnostics import Diagnostics, diagnose
+from dualembed.estimates import Estimate
+from dualembed.estimators.answering import Answering
 from dualembed.estimators.registry import register
-from dualembed.estimators.sample import RowSample
 from dualembed.estimators.signatures import adopt, takes_context, takes_data, takes_inputs
-from dualembed.linear.fit import LinearFit
-from dualembed.linear.functional import Headline
-from dualembed.linear.moment_fit import MomentFit
-from dualembed.linear.rows import Groups, read_rows
-from dualembed.linear.spread import Spread
-from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
-from dualembed.problems.base import Problem, finite_data
 from dualembed.report import card
-from dualembed.selection import HeldOut, Selection, auto, consistency_test, held_out, held_out_once, honest_score
+from dualembed.selection import consistency_test, honest_score
 from dualembed.selection.consistency import Consistency
-from dualembed.selection.held_out import held_out_groups, held_out_new
-from dualembed.selection.kernels import describe
-from dualembed.solvers.base import EarlyStopWarning, Result
-from dualembed.spaces.features import to_numpy
 from dualembed.threads import on_one_thread, one_thread
-from dualembed.tuning import SEARCH
-
-FEW_GROUPS = 10  # below which errors clustered by group say little
 
 
-class Estimator(BaseEstimator):
+class Estimator(Answering):
     """What all estimators share: scikit-learn's conventions, for a problem with a conditional mean.
 
     Attributes
@@ -69,29 +46,14 @@ class Estimator(BaseEstimator):
     """
 
     task: Task  # what the estimator is for; that of a fit is `task_`
-    solver: Any
-    primal: Any
-    dual: Any
-    random_state: Any
     schema_: Schema  # how columns are coded
-    function_: Any
     n_features_in_: int
-    witness_: Spread | None
-    sample_: RowSample | None = None  # of the rows; models that were saved before rows were kept have none
     _headline_answer: Answer | None = None  # of the last fit, so that it is found once
-    _summary: Summary | None = None  # likewise
-    uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
-    solution_: LinearFit | MomentFit | None = None  # a closed form: what questions and more rows need
 
     def __init_subclass__(cls, **options: Any) -> None:
         adopt(cls)  # before scikit-learn reads signatures
         super().__init_subclass__(**options)
         register(cls)
-
-    @property
-    def paths_(self) -> LinearFit | None:
-        """The solution where it is an average of ridge paths, which knows what answers rest on; else None."""
-        return self.solution_ if isinstance(self.solution_, LinearFit) else None
 
     @property
     def task_(self) -> Task:
@@ -110,20 +72,20 @@ class Estimator(BaseEstimator):
             return None
         return {ROLES[role].word: list(names) for role, names in self.schema_.names.items()}
 
-    def _copy(self, *, afresh: bool) -> Self:
-        """The same estimator again; `afresh` without what it was fitted to."""
+    def _copy(self, *, fitted: bool) -> Self:
+        """The same estimator again, with or without what it was fitted to."""
         copied = object.__new__(type(self))
-        kept = {name: value for name, value in vars(self).items() if not (afresh and name.endswith("_"))}
+        kept = {name: value for name, value in vars(self).items() if fitted or not name.endswith("_")}
         copied.__dict__.update(kept, _headline_answer=None, _summary=None)
         return copied
 
     @contextlib.contextmanager
-    def _draft(self, *, afresh: bool = True) -> Iterator[Self]:
+    def _transaction(self, *, fitted: bool = False) -> Iterator[Self]:
         """A copy to fit in this one's stead, whose state becomes this one's where nothing fails.
 
         Until then this one is as it was: a policy may ask it, and a failure leaves no mixture of two fits.
         """
-        draft = self._copy(afresh=afresh)
+        draft = self._copy(fitted=fitted)
         with one_thread():
             yield draft
         self.__dict__ = draft.__dict__
@@ -142,7 +104,7 @@ class Estimator(BaseEstimator):
         self
             The fitted estimator.
         """
-        with self._draft(afresh=False) as draft:
+        with self._transaction(fitted=True) as draft:
             if self.__sklearn_is_fitted__():
                 draft._go_on(table)
             else:
@@ -269,7 +231,7 @@ class Estimator(BaseEstimator):
         if function is None:
             check_is_fitted(self, "function_")
         else:
-            model = self._copy(afresh=True)
+            model = self._copy(fitted=False)
             model._code(table)
         problem, groups = model._problem(table)
         if function is None:
@@ -307,9 +269,9 @@ class Estimator(BaseEstimator):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        with self._draft() as draft:
+        with self._transaction() as draft:
             draft._begin(table.arranged())
-            draft._note(table.warnings)
+            draft._add_warnings(table.warnings)
         return self
 
     @abstractmethod
@@ -367,113 +329,6 @@ class Estimator(BaseEstimator):
             coding.decode(part) for coding, part in zip(self._codings(), np.split(points, ends, axis=1), strict=True)
         )
 
-    def _learn(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
-        """Solve the problem and keep what the questions below need.
-
-        `headline` is the question that matters most, where there is one.
-        """
-        rows = finite_data(problem).rows
-        if rows < 2:
-            raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
-        seed = self._seed()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            result = self._solve(seed, problem, groups=groups, headline=headline)
-        self.function_, self.dual_ = result.primal, result.dual
-        self.selection_ = Selection(result.record.steps)
-        if isinstance(result.closed, LinearFit):
-            assigned: Groups = result.record.solver.groups
-            judged = held_out_groups(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
-            self._add_returns(problem, groups, assigned)
-            self._keep_paths(result.closed, rows, judged)
-        elif result.closed is not None:
-            judged = held_out(problem, result.closed, groups=groups, seed=seed)
-            self._keep_moments(result.closed, result.uncertainty, judged)
-            self.function_ = to_numpy(result.primal)
-        else:
-            refit = functools.partial(self._refit, seed)
-            judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
-            self.diagnostics_, self.witness_, self.uncertainty_ = Diagnostics(rows, judged), None, None
-            self.solution_, self.function_ = None, result.primal.trimmed()
-        self._say(caught)
-        few = None if groups is None or self.paths_ is not None else len(np.unique(groups))
-        if few is not None and few < FEW_GROUPS:
-            self._note([f"there are only {few} episodes or groups, too few for intervals that are clustered by them"])
-
-    def _solve(self, seed: int, problem: Problem, **known: Any) -> Result:
-        """The problem's solution by this estimator's settings."""
-        return auto(seed, problem, primal=self.primal, dual=self.dual, solver=self.solver, **known)
-
-    def _refit(self, seed: int, problem: Problem) -> Any:
-        function = self._solve(seed, problem).primal
-        return lambda points: values(function, points)
-
-    def _keep_moments(self, fit: MomentFit, spread: Spread, judged: HeldOut | None) -> None:
-        """Keep a closed form, its noise being that of rows left out where residuals of those fitted show far less."""
-        if judged is not None and fit.inflation == 1:
-            rounding = SEARCH.without_noise * (fit.sums.square or 0.0) / fit.sums.rows
-            if judged.squared > max(SEARCH.fitted_too_well * judged.fitted, rounding):
-                ratio = min(judged.squared / max(judged.fitted, np.finfo(float).tiny), SEARCH.most_widened)
-                fit = dataclasses.replace(fit, inflation=ratio)
-                spread = dataclasses.replace(spread, root=np.sqrt(ratio) * spread.root)
-        self.solution_, self.uncertainty_, self.witness_ = fit, spread, fit.witness()
-        self.diagnostics_ = diagnose(fit, judged)
-        if fit.inflation > 1:
-            warning = (
-                f"standard errors are {np.sqrt(fit.inflation):.1f} times as wide as residuals of the rows fitted to "
-                "would make them, since those of rows left out were so much larger: f is rougher than the fit takes it "
-                "to be, or rows are few"
-            )
-            self._note([warning])
-
-    def _keep_paths(self, fit: LinearFit, rows: int, judged: HeldOut | None) -> None:
-        """Keep an average of ridge paths."""
-        self.solution_ = self.uncertainty_ = fit
-        self.witness_ = witness = fit.witness()
-        self.dual_ = dataclasses.replace(self.dual_, function=witness.function)
-        variance = None if judged is None else judged.fitted
-        self.diagnostics_ = Diagnostics(rows, judged, residual_variance=variance)
-
-    def _add_returns(self, problem: Problem, labels: Any, groups: Groups) -> None:
-        """Keep what whole episodes of the problem's rows earned, where that says something of f."""
-
-    def _say(self, caught: Sequence[warnings.WarningMessage]) -> None:
-        """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""
-        self._note([str(each.message) for each in caught if issubclass(each.category, EarlyStopWarning)])
-        for each in caught:
-            if not issubclass(each.category, EarlyStopWarning):
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-
-    def _learn_more(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
-        """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
-        if self.solution_ is None:
-            raise checks.InputError(
-                "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
-                "loss, or de.solve with a sources.Stream for Embedding-SGD"
-            )
-        judged = held_out_new(problem, self.function_, groups)
-        if isinstance(self.solution_, LinearFit):
-            self._add_to_paths(self.solution_, problem, judged, groups=groups, headline=headline)
-        else:
-            fit = self.solution_.extended(problem, groups)
-            self._keep_moments(fit, fit.spread(), judged)
-            self.function_ = to_numpy(fit.function)
-            self.dual_ = dataclasses.replace(self.dual_, function=fit.dual_function)
-
-    def _add_to_paths(
-        self, fit: LinearFit, problem: Problem, judged: HeldOut | None, *, groups: Any, headline: Headline | None
-    ) -> None:
-        """Add rows to an average of ridge paths."""
-        rows = read_rows(problem)
-        if rows is None:
-            raise RuntimeError("the first rows could be tested by the features of f, and so can more")
-        seed = self._seed()
-        assigned = fit.assign(rows, groups, seed)
-        extended = fit.extended(problem, rows, assigned, headline=headline, seed=seed)
-        self._add_returns(problem, groups, assigned)
-        self._keep_paths(extended, extended.rows, judged)
-        self.function_, self.selection_ = extended.function, Selection(describe(extended))
-
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is a fit."""
         return "function_" in vars(self)
@@ -482,159 +337,11 @@ class Estimator(BaseEstimator):
         """What a notebook shows: scikit-learn's diagram until there is a fit."""
         return card(self) if self.__sklearn_is_fitted__() else str(super()._html_repr())
 
-    def _seed(self) -> int:
-        if isinstance(self.random_state, (int, np.integer)) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
-        """f at coded points, with standard errors where they are asked for.
-
-        `strays` (n,) say how far points are from what the fit could learn of, by what their coordinates do not show.
-        """
-        if return_std and self.paths_ is not None:
-            return self.paths_.evaluate(points, strays + self._unseen(points))
-        found = values(self.function_, points)
-        return (found, self._std(points, strays)) if return_std else found
-
-    def _std(self, points: np.ndarray, strays: Any = 0.0) -> np.ndarray:
-        if self.paths_ is not None:
-            return np.asarray(self._predicted(points, return_std=True, strays=strays)[1])
-        found = np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
-        return np.hypot(found, self._size() * strays) if np.any(strays) else found
-
-    def _unseen(self, points: np.ndarray) -> np.ndarray:
-        """1 for coded points (n, d) of a kind that no row shows, such as an action that is never taken; else 0."""
-        return np.zeros(len(points))
-
-    def _size(self) -> float:
-        """The standard deviation of f over the data, as far as it is known: what a guess may be off by."""
-        return 0.0 if self.paths_ is None else self.paths_.size
-
-    def _worries(self, question: Question) -> tuple[str, ...]:
-        """What to worry about in a question, for fits that do not know what answers rest on."""
-        return outside_warning(share_of(question.flat()[1], question.strays() > 0))
-
-    def _interval(self, points: np.ndarray, level: float, strays: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        found, std = self._predicted(points, return_std=True, strays=strays)
-        half = self._quantile(level) * std
-        return found - half, found + half
-
-    def _quantile(self, level: float) -> float:
-        """How many standard errors an interval of that level reaches to either side."""
-        check_level(level)
-        return self.paths_.quantile(level) if self.paths_ is not None else Estimate(0.0, 1.0).interval(level)[1]
-
-    @on_one_thread
-    def ask(self, question: Question) -> Answer:
-        """Answer a question that is linear in f, with its standard error and a verdict on what it rests on.
-
-        Parameters
-        ----------
-        question : Question
-            What methods such as `at` and `difference` make. Questions add and subtract; a difference has its own error,
-            which is not that of its two sides.
-
-        Returns
-        -------
-        Answer
-            The answer.
-        """
-        check_is_fitted(self, "function_")
-        if not isinstance(question, Question):
-            raise checks.InputError(f"ask takes a question, such as model.at(...) makes, not {question!r}")
-        if self.paths_ is not None:
-            points, _ = question.flat()
-            return answer_from_paths(self.paths_, question, unseen=self._unseen(points))
-        return answer_from_spreads(
-            self.function_, self._spreads(), question, size=self._size(), warnings=self._worries(question)
-        )
-
-    def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
-        """Answer several questions.
-
-        Parameters
-        ----------
-        questions : sequence of Question
-            What methods such as `at` and `difference` make.
-
-        Returns
-        -------
-        list of Answer
-            The answers.
-        """
-        return [self.ask(question) for question in questions]
-
-    def summary(self) -> Summary:
-        """All that the fit says: the answer to what was asked, what else was found, how far to trust it.
-
-        It is computed when first asked for, and printed as text; `to_dict` and `tidy` give it as JSON and as a frame.
-
-        Returns
-        -------
-        Summary
-            The summary.
-        """
-        check_is_fitted(self, "function_")
-        if self._summary is None:
-            self._summary = self._summarise()
-        return self._summary
-
-    @on_one_thread
-    def _summarise(self) -> Summary:
-        headline = self._main_answer()
-        findings = self._findings(headline)
-        return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
-
-    def _main_answer(self) -> Answer:
-        """The answer to the question that the fit is for."""
-        return self._answer(self._main_question())
-
-    def _main_question(self) -> Question:
-        """The question that the fit is for: f at a typical row of the data, where there is no better one."""
-        point = self._middle() if self.sample_ is None else self.sample_.points[[self.sample_.typical()]]
-        return Question.mean(f"{self.task_.the_function} at {self._describe_typical(point)}", point)
-
-    def _findings(self, headline: Answer) -> Findings:
-        """What there is to say besides the headline: f over the rows of the data."""
-        points = self._middle() if self.sample_ is None else self.sample_.points
-        mean, found = self._answer(Question.mean("the mean over the rows of the data", points)), self._at(points)
-        ends = {"lowest": float(found.min()), "highest": float(found.max())}
-        facts = {"mean": mean.to_dict(), **ends, "rows": 1 if self.sample_ is None else self.sample_.seen}
-        if self.sample_ is None:
-            return Findings(facts=facts)
-        texts = {name: format_number(value) for name, value in ends.items()}
-        remark = self.task_.mean.format(mean=format_estimate(mean.value, mean.stderr), **texts)
-        return Findings(facts=facts, remarks=(remark,))
-
-    def _answer(self, question: Question) -> Answer:
-        """The answer to a question; without an error, where the fit has none."""
-        if self.uncertainty_ is not None:
-            return self.ask(question)
-        points, coefficients = question.flat()
-        return Answer(float(coefficients @ values(self.function_, points)), math.nan, question=question.words)
-
-    def _at(self, points: np.ndarray) -> np.ndarray:
-        """f at coded points (n, d), as `predict` gives it."""
-        return np.asarray(self._predicted(points))
-
-    def _middle(self) -> np.ndarray:
-        """The point (1, d) in the middle of the data, as far as the codings know it."""
-        return middle_of(self._axes(), sum(coding.dimension for coding in self._point_codings()))
-
-    def _axes(self) -> list[Axis]:
-        """The columns that f depends on."""
-        return axes_of(self._point_codings())
-
-    def _describe_typical(self, point: np.ndarray) -> str:
-        where = "the middle of the data" if self.sample_ is None else "a typical row"
-        return f"{where} ({describe_point(self._axes(), point)})"
-
     def _coding(self) -> Coding:
         check_is_fitted(self, "function_")
         return self.coding_
 
-    def _remember(self, table: Any) -> None:
+    def _set_feature_names(self, table: Any) -> None:
         """The number and the names of columns, as scikit-learn keeps them."""
         validate_data(self, _as_table(table), skip_check_array=True)
 
@@ -649,21 +356,6 @@ class Estimator(BaseEstimator):
                 "to a table, with X.reshape(1, -1) where it is a single row"
             )
         validate_data(self, _as_table(table), reset=False, skip_check_array=True)
-
-    def _note(self, worries: Sequence[str], **found: Any) -> None:
-        """Add to the diagnostics."""
-        notes = (*self.diagnostics_.warnings, *worries)
-        self.diagnostics_ = dataclasses.replace(self.diagnostics_, warnings=notes, **found)
-
-    def _spreads(self) -> tuple[Any, ...]:
-        """What standard errors come from, the largest of which counts."""
-        check_is_fitted(self, "function_")
-        if self.uncertainty_ is None:
-            raise checks.InputError(
-                "standard errors are there for square losses solved in closed form, which this fit was not; use "
-                "solver='auto'"
-            )
-        return tuple(self.uncertainty_.spreads)
 
 
 def _as_table(table: Any) -> Any:

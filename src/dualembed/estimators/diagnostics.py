@@ -160,7 +160,7 @@ def first_stage_warnings(shares: tuple[tuple[str, float], ...]) -> list[str]:
     ]
 
 
-def dead_ends(problem: Problem, codings: Sequence[Coding]) -> list[str]:
+def unseen_levels(problem: Problem, codings: Sequence[Coding]) -> list[str]:
     """What it means that transitions lead to levels of a category that no row starts from, in plain words.
 
     The points of the problem's terms are the state, or state and action, and then those that it leads to, coded by the
@@ -206,7 +206,7 @@ def _some(problem: Problem) -> Any:
     return {name: column[:LOOKED_AT] for name, column in source.table.items()}
 
 
-def seldom_done(weights: np.ndarray, discounted: np.ndarray) -> list[str]:
+def low_overlap(weights: np.ndarray, discounted: np.ndarray) -> list[str]:
     """What it means that the value of a policy rests on few of the rows, by their weights (n,) in it.
 
     `discounted` (n,) are the weights that rows have in the value of the policy that was logged.

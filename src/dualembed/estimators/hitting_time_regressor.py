@@ -334,7 +334,7 @@ class HittingTimeRegressor(TransitionEstimator):
         self.arrivals_ += int(columns["arrived"].sum())
         self.departures_ += int(self._inside(table.states).sum())
         if self.arrivals_ < FEW_ARRIVALS:
-            self._note(
+            self._add_warnings(
                 [
                     f"only {self.arrivals_} of {self.diagnostics_.rows} transitions end in the target, on which all "
                     "times rest; gather more that do, or widen the target"

@@ -41,7 +41,7 @@ class Invariant(Estimator):
 
     def _begin(self, table: Table) -> None:
         require_2d(table.X)
-        self._remember(table.X)
+        self._set_feature_names(table.X)
         if table.y is None:
             raise checks.InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         checks.count("draws", self.draws)

@@ -292,7 +292,7 @@ class IVRegressor(RegressorMixin, Effects):
     def _begin(self, table: Table) -> None:
         if table.instruments is None and table.controls is None:
             require_2d(table.X)  # as scikit-learn wants it of what is fitted to (X, y) alone
-        self._remember(table.X)
+        self._set_feature_names(table.X)
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
         self._code(table)
@@ -335,7 +335,7 @@ class IVRegressor(RegressorMixin, Effects):
             found = first_stage(problem, names, width, groups=groups, seed=self._seed())
             stage = found if found.shares else before
         worries = first_stage_warnings(stage.shares)
-        self._note(worries, first_stage=stage.shares, first_stage_rows=stage.rows)
+        self._add_warnings(worries, first_stage=stage.shares, first_stage_rows=stage.rows)
         for worry in worries if stage is not before else ():
             warnings.warn(worry, TrustWarning, stacklevel=4)
 

@@ -254,16 +254,16 @@ class PolicyEvaluator(PolicyValueEstimator):
 
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)
-        self._weigh(problem, np.zeros(0))
+        self._record_overlap(problem, np.zeros(0))
         return problem
 
     def _go_on(self, table: Table) -> Any:
         before = self.diagnostics_
         problem = super()._go_on(table)
         if self.weights_ is None and before.overlap is not None:  # of a model saved when weights were not kept
-            self._note([], overlap=before.overlap)
+            self._add_warnings([], overlap=before.overlap)
         else:
-            self._weigh(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
+            self._record_overlap(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
         return problem
 
     def _add_returns(self, problem: Any, labels: Any, groups: Groups) -> None:
@@ -285,14 +285,14 @@ class PolicyEvaluator(PolicyValueEstimator):
         points = problem.source.table["state"][rows]
         return Headline(points[:, None], np.ones((len(rows), 1)), rows)
 
-    def _weigh(self, problem: Any, earlier: np.ndarray) -> None:
+    def _record_overlap(self, problem: Any, earlier: np.ndarray) -> None:
         """Keep the importance weights, 1 for rows without, and note how many rows all those so far are worth."""
         given = problem.source.table.get("weight")
         if given is None and self.weights_ is None:
             return
         self.weights_ = np.concatenate([earlier, np.ones(problem.source.rows) if given is None else given])
         overlap = overlap_of(self.weights_)
-        self._note([overlap.warning] if overlap.warning else [], overlap=overlap)
+        self._add_warnings([overlap.warning] if overlap.warning else [], overlap=overlap)
 
     def _posed(self, columns: dict[str, np.ndarray], table: Table) -> PolicyEvaluation:
         rows = len(columns["state"])

@@ -83,7 +83,7 @@ class PolicyValueEstimator(TransitionEstimator):
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)
         self.starts_ = self._question_of(problem, table)
-        self._note(out_of_order(problem.source.table, table.episodes))
+        self._add_warnings(out_of_order(problem.source.table, table.episodes))
         self._judge()
         return problem
 
@@ -123,7 +123,7 @@ class PolicyValueEstimator(TransitionEstimator):
         """Note what to worry about in the policy's value."""
         if self.paths_ is not None and self.paths_.headline is not None:
             self._headline_answer = self.value()
-            self._note(self._headline_answer.warnings)
+            self._add_warnings(self._headline_answer.warnings)
 
     def _main_question(self) -> Question:
         return super()._main_question() if self.starts_ is None else self.starts_

@@ -14,7 +14,7 @@ from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import group_numbers
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.diagnostics import dead_ends
+from dualembed.estimators.diagnostics import unseen_levels
 from dualembed.estimators.sample import RowSample
 from dualembed.linear.fit import nearest
 from dualembed.linear.functional import Headline
@@ -38,12 +38,12 @@ class TransitionEstimator(Estimator):
         """Learn from the first rows; their problem."""
         self._code(table)
         problem, groups = self._problem(table)
-        self._remember(table.states)
-        worries = dead_ends(problem, self._codings())
+        self._set_feature_names(table.states)
+        worries = unseen_levels(problem, self._codings())
         self.levels_ = self._levels(problem, ())
         self._learn(problem, groups=groups, headline=self._headline(problem, table))
         self._keep_sample(problem, table)
-        self._note(worries)
+        self._add_warnings(worries)
         return problem
 
     def _go_on(self, table: Table) -> Any:

@@ -1,0 +1,192 @@
+"""How a fitted estimator answers: f and its errors at points, linear questions, and the summary of all it says."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dualembed import checks
+from dualembed.answers import Answer, Findings, Question, Summary, Task
+from dualembed.answers.answer import outside_warning
+from dualembed.answers.asking import answer_from_paths, answer_from_spreads, values
+from dualembed.answers.question import share_of
+from dualembed.data.coding import Coding
+from dualembed.estimates import Estimate, check_level, format_estimate, format_number
+from dualembed.estimators.learning import Learner
+from dualembed.estimators.sample import RowSample
+from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
+from dualembed.threads import on_one_thread
+
+
+class Answering(Learner):
+    """A fitted estimator that answers questions, and sums up what it has found."""
+
+    sample_: RowSample | None = None  # of the rows; models that were saved before rows were kept have none
+    _summary: Summary | None = None  # likewise
+
+    @property
+    @abstractmethod
+    def task_(self) -> Task:
+        """What the fit is for, where that depends on what it was given."""
+
+    @abstractmethod
+    def _point_codings(self) -> list[Coding]:
+        """Those of the points that f is evaluated at."""
+
+    @on_one_thread
+    def ask(self, question: Question) -> Answer:
+        """Answer a question that is linear in f, with its standard error and a verdict on what it rests on.
+
+        Parameters
+        ----------
+        question : Question
+            What methods such as `at` and `difference` make. Questions add and subtract; a difference has its own error,
+            which is not that of its two sides.
+
+        Returns
+        -------
+        Answer
+            The answer.
+        """
+        check_is_fitted(self, "function_")
+        if not isinstance(question, Question):
+            raise checks.InputError(f"ask takes a question, such as model.at(...) makes, not {question!r}")
+        if self.paths_ is not None:
+            points, _ = question.flat()
+            return answer_from_paths(self.paths_, question, unseen=self._unseen(points))
+        return answer_from_spreads(
+            self.function_, self._spreads(), question, size=self._size(), warnings=self._worries(question)
+        )
+
+    def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
+        """Answer several questions.
+
+        Parameters
+        ----------
+        questions : sequence of Question
+            What methods such as `at` and `difference` make.
+
+        Returns
+        -------
+        list of Answer
+            The answers.
+        """
+        return [self.ask(question) for question in questions]
+
+    def summary(self) -> Summary:
+        """All that the fit says: the answer to what was asked, what else was found, how far to trust it.
+
+        It is computed when first asked for, and printed as text; `to_dict` and `tidy` give it as JSON and as a frame.
+
+        Returns
+        -------
+        Summary
+            The summary.
+        """
+        check_is_fitted(self, "function_")
+        if self._summary is None:
+            self._summary = self._summarise()
+        return self._summary
+
+    @on_one_thread
+    def _summarise(self) -> Summary:
+        headline = self._main_answer()
+        findings = self._findings(headline)
+        return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
+
+    def _main_answer(self) -> Answer:
+        """The answer to the question that the fit is for."""
+        return self._answer(self._main_question())
+
+    def _main_question(self) -> Question:
+        """The question that the fit is for: f at a typical row of the data, where there is no better one."""
+        point = self._middle() if self.sample_ is None else self.sample_.points[[self.sample_.typical()]]
+        return Question.mean(f"{self.task_.the_function} at {self._describe_typical(point)}", point)
+
+    def _findings(self, headline: Answer) -> Findings:
+        """What there is to say besides the headline: f over the rows of the data."""
+        points = self._middle() if self.sample_ is None else self.sample_.points
+        mean, found = self._answer(Question.mean("the mean over the rows of the data", points)), self._at(points)
+        ends = {"lowest": float(found.min()), "highest": float(found.max())}
+        facts = {"mean": mean.to_dict(), **ends, "rows": 1 if self.sample_ is None else self.sample_.seen}
+        if self.sample_ is None:
+            return Findings(facts=facts)
+        texts = {name: format_number(value) for name, value in ends.items()}
+        remark = self.task_.mean.format(mean=format_estimate(mean.value, mean.stderr), **texts)
+        return Findings(facts=facts, remarks=(remark,))
+
+    def _answer(self, question: Question) -> Answer:
+        """The answer to a question; without an error, where the fit has none."""
+        if self.uncertainty_ is not None:
+            return self.ask(question)
+        points, coefficients = question.flat()
+        return Answer(float(coefficients @ values(self.function_, points)), math.nan, question=question.words)
+
+    def _at(self, points: np.ndarray) -> np.ndarray:
+        """f at coded points (n, d), as `predict` gives it."""
+        return np.asarray(self._predicted(points))
+
+    def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
+        """f at coded points, with standard errors where they are asked for.
+
+        `strays` (n,) say how far points are from what the fit could learn of, by what their coordinates do not show.
+        """
+        if return_std and self.paths_ is not None:
+            return self.paths_.evaluate(points, strays + self._unseen(points))
+        found = values(self.function_, points)
+        return (found, self._std(points, strays)) if return_std else found
+
+    def _std(self, points: np.ndarray, strays: Any = 0.0) -> np.ndarray:
+        if self.paths_ is not None:
+            return np.asarray(self._predicted(points, return_std=True, strays=strays)[1])
+        found = np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
+        return np.hypot(found, self._size() * strays) if np.any(strays) else found
+
+    def _interval(self, points: np.ndarray, level: float, strays: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        found, std = self._predicted(points, return_std=True, strays=strays)
+        half = self._quantile(level) * std
+        return found - half, found + half
+
+    def _quantile(self, level: float) -> float:
+        """How many standard errors an interval of that level reaches to either side."""
+        check_level(level)
+        return self.paths_.quantile(level) if self.paths_ is not None else Estimate(0.0, 1.0).interval(level)[1]
+
+    def _spreads(self) -> tuple[Any, ...]:
+        """What standard errors come from, the largest of which counts."""
+        check_is_fitted(self, "function_")
+        if self.uncertainty_ is None:
+            raise checks.InputError(
+                "standard errors are there for square losses solved in closed form, which this fit was not; use "
+                "solver='auto'"
+            )
+        return tuple(self.uncertainty_.spreads)
+
+    def _unseen(self, points: np.ndarray) -> np.ndarray:
+        """1 for coded points (n, d) of a kind that no row shows, such as an action that is never taken; else 0."""
+        return np.zeros(len(points))
+
+    def _size(self) -> float:
+        """The standard deviation of f over the data, as far as it is known: what a guess may be off by."""
+        return 0.0 if self.paths_ is None else self.paths_.size
+
+    def _worries(self, question: Question) -> tuple[str, ...]:
+        """What to worry about in a question, for fits that do not know what answers rest on."""
+        return outside_warning(share_of(question.flat()[1], question.strays() > 0))
+
+    def _middle(self) -> np.ndarray:
+        """The point (1, d) in the middle of the data, as far as the codings know it."""
+        return middle_of(self._axes(), sum(coding.dimension for coding in self._point_codings()))
+
+    def _axes(self) -> list[Axis]:
+        """The columns that f depends on."""
+        return axes_of(self._point_codings())
+
+    def _describe_typical(self, point: np.ndarray) -> str:
+        where = "the middle of the data" if self.sample_ is None else "a typical row"
+        return f"{where} ({describe_point(self._axes(), point)})"

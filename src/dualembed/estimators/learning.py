@@ -1,0 +1,171 @@
+"""How an estimator solves its problem, and what it keeps of the solution."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from dualembed import checks
+from dualembed.answers.asking import values
+from dualembed.estimators.diagnostics import Diagnostics, diagnose
+from dualembed.linear.fit import LinearFit
+from dualembed.linear.functional import Headline
+from dualembed.linear.moment_fit import MomentFit
+from dualembed.linear.rows import Groups, read_rows
+from dualembed.linear.spread import Spread
+from dualembed.problems.base import Problem, finite_data
+from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
+from dualembed.selection.held_out import held_out_groups, held_out_new
+from dualembed.selection.kernels import describe
+from dualembed.solvers.base import EarlyStopWarning, Result
+from dualembed.spaces.features import to_numpy
+from dualembed.tuning import SEARCH
+
+FEW_GROUPS = 10  # below which errors clustered by group say little
+
+
+class Learner(BaseEstimator):
+    """An estimator that can solve a problem and keep its solution; the settings are its parameters."""
+
+    solver: Any
+    primal: Any
+    dual: Any
+    random_state: Any
+    function_: Any
+    witness_: Spread | None
+    uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
+    solution_: LinearFit | MomentFit | None = None  # a closed form: what questions and more rows need
+    dual_: Any
+    selection_: Selection
+    diagnostics_: Diagnostics
+
+    @property
+    def paths_(self) -> LinearFit | None:
+        """The solution where it is an average of ridge paths, which knows what answers rest on; else None."""
+        return self.solution_ if isinstance(self.solution_, LinearFit) else None
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _learn(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
+        """Solve the problem and keep what the questions below need.
+
+        `headline` is the question that matters most, where there is one.
+        """
+        rows = finite_data(problem).rows
+        if rows < 2:
+            raise checks.InputError("nothing can be learnt from 1 sample; give more rows")
+        seed = self._seed()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = self._solve(seed, problem, groups=groups, headline=headline)
+        self.function_, self.dual_ = result.primal, result.dual
+        self.selection_ = Selection(result.record.steps)
+        if isinstance(result.closed, LinearFit):
+            assigned: Groups = result.record.solver.groups
+            judged = held_out_groups(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
+            self._add_returns(problem, groups, assigned)
+            self._keep_paths(result.closed, rows, judged)
+        elif result.closed is not None:
+            judged = held_out(problem, result.closed, groups=groups, seed=seed)
+            self._keep_moments(result.closed, result.uncertainty, judged)
+            self.function_ = to_numpy(result.primal)
+        else:
+            refit = functools.partial(self._refit, seed)
+            judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
+            self.diagnostics_, self.witness_, self.uncertainty_ = Diagnostics(rows, judged), None, None
+            self.solution_, self.function_ = None, result.primal.trimmed()
+        self._record_solver_warnings(caught)
+        few = None if groups is None or self.paths_ is not None else len(np.unique(groups))
+        if few is not None and few < FEW_GROUPS:
+            self._add_warnings(
+                [f"there are only {few} episodes or groups, too few for intervals that are clustered by them"]
+            )
+
+    def _solve(self, seed: int, problem: Problem, **known: Any) -> Result:
+        """The problem's solution by this estimator's settings."""
+        return auto(seed, problem, primal=self.primal, dual=self.dual, solver=self.solver, **known)
+
+    def _refit(self, seed: int, problem: Problem) -> Any:
+        function = self._solve(seed, problem).primal
+        return lambda points: values(function, points)
+
+    def _keep_moments(self, fit: MomentFit, spread: Spread, judged: HeldOut | None) -> None:
+        """Keep a closed form, its noise being that of rows left out where residuals of those fitted show far less."""
+        if judged is not None and fit.inflation == 1:
+            rounding = SEARCH.without_noise * (fit.sums.square or 0.0) / fit.sums.rows
+            if judged.squared > max(SEARCH.fitted_too_well * judged.fitted, rounding):
+                ratio = min(judged.squared / max(judged.fitted, np.finfo(float).tiny), SEARCH.most_widened)
+                fit = dataclasses.replace(fit, inflation=ratio)
+                spread = dataclasses.replace(spread, root=np.sqrt(ratio) * spread.root)
+        self.solution_, self.uncertainty_, self.witness_ = fit, spread, fit.witness()
+        self.diagnostics_ = diagnose(fit, judged)
+        if fit.inflation > 1:
+            warning = (
+                f"standard errors are {np.sqrt(fit.inflation):.1f} times as wide as residuals of the rows fitted to "
+                "would make them, since those of rows left out were so much larger: f is rougher than the fit takes it "
+                "to be, or rows are few"
+            )
+            self._add_warnings([warning])
+
+    def _keep_paths(self, fit: LinearFit, rows: int, judged: HeldOut | None) -> None:
+        """Keep an average of ridge paths."""
+        self.solution_ = self.uncertainty_ = fit
+        self.witness_ = witness = fit.witness()
+        self.dual_ = dataclasses.replace(self.dual_, function=witness.function)
+        variance = None if judged is None else judged.fitted
+        self.diagnostics_ = Diagnostics(rows, judged, residual_variance=variance)
+
+    def _add_returns(self, problem: Problem, labels: Any, groups: Groups) -> None:
+        """Keep what whole episodes of the problem's rows earned, where that says something of f."""
+
+    def _learn_more(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
+        """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
+        if self.solution_ is None:
+            raise checks.InputError(
+                "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
+                "loss, or de.solve with a sources.Stream for Embedding-SGD"
+            )
+        judged = held_out_new(problem, self.function_, groups)
+        if isinstance(self.solution_, LinearFit):
+            self._add_to_paths(self.solution_, problem, judged, groups=groups, headline=headline)
+        else:
+            fit = self.solution_.extended(problem, groups)
+            self._keep_moments(fit, fit.spread(), judged)
+            self.function_ = to_numpy(fit.function)
+            self.dual_ = dataclasses.replace(self.dual_, function=fit.dual_function)
+
+    def _add_to_paths(
+        self, fit: LinearFit, problem: Problem, judged: HeldOut | None, *, groups: Any, headline: Headline | None
+    ) -> None:
+        """Add rows to an average of ridge paths."""
+        rows = read_rows(problem)
+        if rows is None:
+            raise RuntimeError("the first rows could be tested by the features of f, and so can more")
+        seed = self._seed()
+        assigned = fit.assign(rows, groups, seed)
+        extended = fit.extended(problem, rows, assigned, headline=headline, seed=seed)
+        self._add_returns(problem, groups, assigned)
+        self._keep_paths(extended, extended.rows, judged)
+        self.function_, self.selection_ = extended.function, Selection(describe(extended))
+
+    def _record_solver_warnings(self, caught: Sequence[warnings.WarningMessage]) -> None:
+        """Keep what a solver says of an early ending with the diagnostics; pass on any other warning."""
+        self._add_warnings([str(each.message) for each in caught if issubclass(each.category, EarlyStopWarning)])
+        for each in caught:
+            if not issubclass(each.category, EarlyStopWarning):
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+    def _add_warnings(self, worries: Sequence[str], **found: Any) -> None:
+        """Add to the diagnostics."""
+        notes = (*self.diagnostics_.warnings, *worries)
+        self.diagnostics_ = dataclasses.replace(self.diagnostics_, warnings=notes, **found)
