@@ -92,6 +92,9 @@ class Search:
         Mean square of residuals left out over that of fitted ones, beyond which errors are widened by the ratio.
     most_widened : float
         That ratio at most: beyond it there is no noise to speak of.
+    judged_weight : float
+        Weight that a candidate must have to be fitted again without folds, for the honest error: time against the
+        error of an average that lacks its smallest parts.
     without_noise : float
         Mean square of residuals over that of targets, below which there is no noise to widen.
     digits : float
@@ -132,6 +135,7 @@ class Search:
     lowest_variance: float = 0.05
     fitted_too_well: float = 1.5
     most_widened: float = 100.0
+    judged_weight: float = 0.02
     without_noise: float = 1e-4
     digits: float = 1e-6
 

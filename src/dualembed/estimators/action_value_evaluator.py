@@ -95,7 +95,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
         error="mean squared Bellman error",
         mean="The value Q(s, a) of the data's states and actions is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "actions", "rewards", "next_states", "next_actions"),
-        takes=("terminated", "episodes"),
+        takes=("terminated", "episodes", "time"),
         inputs=("states", "actions"),
         context=("states", "actions"),
         settings=(DISCOUNT,),

@@ -86,7 +86,7 @@ class HittingTimeRegressor(TransitionEstimator):
         row="transition",
         mean="From single states of the data outside the target it is reached after {lowest} to {highest} steps.",
         needs=("states", "next_states"),
-        takes=("episodes",),
+        takes=("durations", "episodes", "time"),
         inputs=("states",),
         context=("states",),
         settings=(

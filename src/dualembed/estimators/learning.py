@@ -22,7 +22,7 @@ from dualembed.linear.rows import Groups, read_rows
 from dualembed.linear.spread import Spread
 from dualembed.problems.base import Problem, finite_data
 from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
-from dualembed.selection.held_out import held_out_groups, held_out_new
+from dualembed.selection.held_out import held_out_folds, held_out_new
 from dualembed.selection.kernels import describe
 from dualembed.solvers.base import EarlyStopWarning, Result
 from dualembed.spaces.features import to_numpy
@@ -72,7 +72,7 @@ class Learner(BaseEstimator):
         self.selection_ = Selection(result.record.steps)
         if isinstance(result.closed, LinearFit):
             assigned: Groups = result.record.solver.groups
-            judged = held_out_groups(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
+            judged = held_out_folds(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
             self._add_returns(problem, groups, assigned)
             self._keep_paths(result.closed, rows, judged)
         elif result.closed is not None:
@@ -119,6 +119,7 @@ class Learner(BaseEstimator):
 
     def _keep_paths(self, fit: LinearFit, rows: int, judged: HeldOut | None) -> None:
         """Keep an average of ridge paths."""
+        fit = dataclasses.replace(fit, folds=None, fold_weights=None)
         self.solution_ = self.uncertainty_ = fit
         self.witness_ = witness = fit.witness()
         self.dual_ = dataclasses.replace(self.dual_, function=witness.function)

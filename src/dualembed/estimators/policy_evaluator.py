@@ -93,7 +93,7 @@ class PolicyEvaluator(PolicyValueEstimator):
         error="mean squared Bellman error",
         mean="The value V(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "rewards", "next_states"),
-        takes=("terminated", "importance_weights", "episodes"),
+        takes=("terminated", "importance_weights", "episodes", "time"),
         inputs=("states",),
         context=("states",),
         settings=(DISCOUNT,),

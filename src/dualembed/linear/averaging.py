@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import RidgePath
 from dualembed.linear.functional import Functional
 from dualembed.linear.path import Average, solution_path, squared_error
 from dualembed.linear.rows import Rows
 from dualembed.linear.sums import Sums
+from dualembed.linear.system import LinearSystem
 from dualembed.spaces.features import FeatureMap
 from dualembed.tuning import SEARCH
 
@@ -100,6 +104,32 @@ def probes_among(places: np.ndarray) -> np.ndarray:
 def _logarithm(values: np.ndarray) -> np.ndarray:
     """That of values which should be above zero; what is not counts as next to nothing, far from all others."""
     return np.log(np.maximum(values, max(1e-3 * float(np.median(np.abs(values))), np.finfo(float).tiny)))
+
+
+def fold_weights(average: Average, sums: Sequence[Sums], folds: Integers) -> Floats:
+    """The weights (P, m) of f, in the features of all paths side by side, fitted without each of P folds.
+
+    `folds` (F,) gives the fold of each of the groups that `sums` are of. Candidates that count for little are left out,
+    and the known part of f is that of all rows.
+    """
+    shares = [np.where(weights < SEARCH.judged_weight, 0.0, weights) for weights in average.weights]
+    total = sum(float(each.sum()) for each in shares)
+    if not total:  # of many candidates, none of which counts for much
+        shares, total = list(average.weights), 1.0
+    parts = []
+    for path, own, fine in zip(average.paths, shares, sums, strict=True):
+        few, weights = fine.merged(folds), np.zeros((int(folds.max()) + 1, path.features.size))
+        rests = [few.means_without(fold) for fold in range(len(weights))]
+        for ridge, share in zip(path.ridges, own, strict=True):
+            if share > 0:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", LinAlgWarning)  # what is singular without a fold has no weights
+                    systems = [LinearSystem(*rest, ridge * few.mean_square) for rest in rests]
+                weights += share / total * np.stack([system.weights() for system in systems])
+        parts.append(weights)
+    if average.offset is not None:
+        parts.append(np.tile(average.offset.weights[0, 0], (len(parts[0]), 1)))
+    return np.concatenate(parts, axis=1)
 
 
 def excess(average: Average, rows: Rows, groups: np.ndarray) -> list[np.ndarray]:

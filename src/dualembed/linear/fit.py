@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from dualembed.arrays import Floats
 from dualembed.estimates import Estimate
-from dualembed.linear.averaging import Weighing, probes_among
+from dualembed.linear.averaging import Weighing, fold_weights, probes_among
 from dualembed.linear.candidates import RidgePath
 from dualembed.linear.functional import Functional, Headline
 from dualembed.linear.path import Average, Estimates, first_order
@@ -29,6 +29,7 @@ from dualembed.tuning import SEARCH
 
 FAR = 99.0  # percentile of the distance from one row to the nearest other, beyond which a point is outside the data
 BLOCK = 2048  # points looked at together
+FOLD_UNITS = 10  # labels, or rows, of a fold that an honest error is taken on, at least
 WITNESS_RIDGES = 10.0 ** np.arange(2, -7, -1)  # as shares of a feature's mean square
 
 
@@ -60,6 +61,8 @@ class LinearFit(eqx.Module):
     headline: Functional | None
     units: Any  # (K,)
     by_label: bool
+    folds: Any = None  # (K,), of left-out groups; with weights (P, m) of f without each of P folds, until it is judged
+    fold_weights: Any = None
 
     @classmethod
     def of(
@@ -73,8 +76,12 @@ class LinearFit(eqx.Module):
         places: np.ndarray,
         visits: np.ndarray,
         scale: np.ndarray,
+        judged: bool = False,
     ) -> LinearFit:
-        """The fit of the candidates that count; `sums` are those of all groups, for each path."""
+        """The fit of the candidates that count; `sums` are those of all groups, for each path, if it is to be judged.
+
+        Otherwise they are those of left-out groups.
+        """
         total = sum(float(np.where(each < SEARCH.negligible, 0.0, each).sum()) for each in weights)
         weights = [np.where(each < SEARCH.negligible, 0.0, each) / total for each in weights]
         kept = [number for number, each in enumerate(weights) if each.sum() > 0]
@@ -82,7 +89,9 @@ class LinearFit(eqx.Module):
         average = weighing.average([paths[i] for i in kept], [weights[i] for i in kept], influence)
         compact = tuple(sums[i].merged(weighing.into).compact() for i in kept)
         known = weighing.headline, groups.units, groups.by_label
-        fit = cls(average, compact, places, visits, scale, reach_of(places, scale), 0.0, *known)
+        folds = _folds(groups.units)
+        without = fold_weights(average, [sums[i] for i in kept], folds[weighing.into]) if judged else None
+        fit = cls(average, compact, places, visits, scale, reach_of(places, scale), 0.0, *known, folds, without)
         return dataclasses.replace(fit, size=float(np.std(fit.replicates(places)[:, 0])))
 
     @property
@@ -126,6 +135,12 @@ class LinearFit(eqx.Module):
         """f at points (n, d) on all rows and without each group, (n, 1 + K)."""
         features, weights = self._whole()
         return evaluate_functions(features, weights, points)
+
+    def judge(self, points: np.ndarray, fold: int) -> tuple[np.ndarray, np.ndarray]:
+        """f at points (n, d), fitted without the fold and to all rows, (n,) each."""
+        features, weights = self._whole()
+        without, whole = evaluate_functions(features, np.stack([self.fold_weights[fold], weights[0]]), points).T
+        return without, whole
 
     def _whole(self) -> tuple[Stack, Floats]:
         """All features side by side, and the weights (1 + K, m) of f in them."""
@@ -259,6 +274,15 @@ class LinearFit(eqx.Module):
         negative = float(visits @ np.maximum(-weights, 0) / total)
         squares = max(float(visits @ weights**2), np.finfo(float).tiny)
         return Overlap(negative, float((visits @ weights) ** 2 / squares / visits.sum()))
+
+
+def _folds(units: np.ndarray) -> np.ndarray:
+    """The fold (K,) of each left-out group, by how many units each has: as many folds as are large enough, up to 4."""
+    for count in (4, 3):
+        folds = np.arange(len(units)) % count
+        if np.bincount(folds, units).min() >= FOLD_UNITS:
+            return folds
+    return np.arange(len(units)) % 2
 
 
 def nearest(points: Floats, places: Floats, scale: Floats) -> Floats:

@@ -99,26 +99,40 @@ def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int 
     )
 
 
-def held_out_groups(
+def held_out_folds(
     problem: Problem, fit: LinearFit, numbers: np.ndarray, *, groups: Any = None, seed: int = 0
 ) -> HeldOut | None:
-    """The same of fits without each group, at the rows of that group; `numbers` (n,) say which group a row is in."""
+    """The same of an average of paths without each fold; `numbers` (n,) say which left-out group a row is in.
+
+    Rows are never multiplied by those of another fold: a function that was fitted without the one has seen the other,
+    whose noise it makes up for, and the score would come out below zero.
+    """
     source: Any = problem.source
     chosen = source.order(groups)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
     labels = np.arange(len(chosen)) if groups is None else _first_come(np.asarray(groups)[chosen])
-    if len(np.unique(labels)) < 2 * SCORE_FOLDS or len(chosen) < 6 * SCORE_FOLDS:
+    folds = fit.folds[numbers[chosen]]
+    if not np.all(np.isfinite(fit.fold_weights)):
         return None
-    terms = double_terms_of(problem, _rows(source.table, chosen))
-    count, width = terms.points.shape[1:]
-    own, fitted = np.empty(terms.weights.shape), np.empty(terms.weights.shape)
-    for group in np.unique(numbers):
-        inside = numbers[chosen] == group
-        points = terms.points[inside].reshape(-1, width)
-        values = fit.replicates(points)
-        own[inside], fitted[inside] = (values[:, way].reshape(-1, count) for way in (1 + group, 0))
-    score = score_of(problem, terms, own, folds=SCORE_FOLDS, seed=seed, groups=labels)
-    squared, seen = (float(np.mean((terms.moment(values) - terms.target) ** 2)) for values in (own, fitted))
-    return HeldOut(score.value, score.stderr, squared, seen, len(chosen))
+    units = [len(np.unique(labels[folds == fold])) for fold in range(len(fit.fold_weights))]
+    if min(units) < 2 * SCORE_FOLDS or np.bincount(folds).min() < 6 * SCORE_FOLDS:
+        return None
+    scores, squared, fitted = [], [], []
+    for fold in range(len(units)):
+        inside = folds == fold
+        terms = double_terms_of(problem, _rows(source.table, chosen[inside]))
+        points = terms.points.reshape(-1, terms.points.shape[2])
+        own, whole = (values.reshape(terms.weights.shape) for values in fit.judge(points, fold))
+        scores.append(score_of(problem, terms, own, folds=SCORE_FOLDS, seed=seed, groups=labels[inside]))
+        squared.append(float(np.mean((terms.moment(own) - terms.target) ** 2)))
+        fitted.append(float(np.mean((terms.moment(whole) - terms.target) ** 2)))
+    shares = np.bincount(folds) / len(folds)
+    return HeldOut(
+        float(shares @ [score.value for score in scores]),
+        float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),
+        float(shares @ squared),
+        float(shares @ fitted),
+        len(chosen),
+    )
 
 
 def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:

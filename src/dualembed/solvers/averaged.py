@@ -77,7 +77,7 @@ class AveragedPaths(Solver):
             worse = excess(weighing.average(paths, weights), rows.some(some), groups.left_out[some])
             weights = by_merit(weights, worse)
         where = {"places": places, "visits": visits, "scale": deviations(rows.used)}
-        fit = LinearFit.of(weighing, paths, weights, sums=sums, groups=groups, **where)
+        fit = LinearFit.of(weighing, paths, weights, sums=sums, groups=groups, judged=True, **where)
         function, witness = fit.function, saddle.dual_function(fit.witness().function)
         finite = bool(np.all(np.isfinite(function.weights)))
         return Result(function, witness, None, finite, Pair(function, witness), 1, uncertainty=fit, closed=fit)
