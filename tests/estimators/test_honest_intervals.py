@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dualembed as de
-from dualembed.estimators.diagnostics import TrustWarning
+from dualembed.estimators.diagnostics import ReliabilityWarning
 
 
 def test_with_an_irrelevant_instrument_intervals_hold_the_truth() -> None:
@@ -24,7 +24,7 @@ def irrelevant(seed: int) -> de.Estimate:
     instrument, hidden, noise, own = rng.normal(size=(4, 1000))
     x, y = hidden + 0.5 * own, 2 * hidden + noise
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrustWarning)
+        warnings.simplefilter("ignore", ReliabilityWarning)
         model = de.IVRegressor().fit(x[:, None], y, instruments=instrument[:, None])
     ends = model.coding_.encode(np.array([[1.0], [-1.0]]))
     return model.uncertainty_.average(ends, np.array([0.5, -0.5]))

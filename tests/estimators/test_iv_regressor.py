@@ -14,7 +14,7 @@ from tests.estimators.cases import HIDDEN, INSTRUMENT, ROWS, X, Y, fitted, small
 
 import dualembed as de
 from dualembed import spaces
-from dualembed.estimators.diagnostics import TrustWarning
+from dualembed.estimators.diagnostics import ReliabilityWarning
 
 RNG = np.random.default_rng(7)
 
@@ -47,7 +47,7 @@ def test_controls_stand_on_both_sides() -> None:
     # What the controls predict is none of the instruments' doing.
     x = X + 3 * control[:, None]
     weak = de.IVRegressor(primal="linear", dual="linear")
-    with pytest.warns(TrustWarning):
+    with pytest.warns(ReliabilityWarning):
         weak.fit(x, y, instruments=np.random.default_rng(5).normal(size=ROWS), controls=control)
     assert weak.diagnostics_.first_stage[0][1] < 0.05
     with pytest.raises(de.InputError, match="controls must be given here as in the fit"):
@@ -64,7 +64,7 @@ def test_names_of_categories_may_be_those_of_any_table() -> None:
 
 
 def test_weak_instruments_are_named_in_plain_words() -> None:
-    with pytest.warns(TrustWarning, match="the instruments are weak"):
+    with pytest.warns(ReliabilityWarning, match="the instruments are weak"):
         model = de.IVRegressor(**small()).fit(X, Y, instruments=np.random.default_rng(5).normal(size=ROWS))
     assert any("the instruments are weak" in each for each in model.diagnostics_.warnings)
     assert not any("weak" in each for each in fitted("iv").diagnostics_.warnings)

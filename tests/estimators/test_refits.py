@@ -12,7 +12,7 @@ from tests.estimators.cases import ACTION, ALL, CASES, EPISODE, INSTRUMENT, NEXT
 
 import dualembed as de
 from dualembed import spaces
-from dualembed.estimators.diagnostics import TrustWarning
+from dualembed.estimators.diagnostics import ReliabilityWarning
 
 
 @pytest.mark.parametrize("name", [name for name, (model, *_) in CASES.items() if hasattr(model, "partial_fit")])
@@ -120,7 +120,7 @@ def test_the_dual_is_the_witness_of_the_function_of_all_rows() -> None:
 
 def test_instruments_are_judged_by_the_largest_part() -> None:
     weak = np.random.default_rng(5).normal(size=ROWS)
-    with pytest.warns(TrustWarning):
+    with pytest.warns(ReliabilityWarning):
         model = de.IVRegressor(**small()).partial_fit(X[:500], Y[:500], instruments=weak[:500])
     first = model.diagnostics_
     model.partial_fit(X[500:900], Y[500:900], instruments=weak[500:900])

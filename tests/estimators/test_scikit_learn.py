@@ -72,7 +72,7 @@ def test_a_clone_has_the_same_parameters_and_nothing_fitted(name: str) -> None:
 def test_default_estimators_are_cross_validated(name: str) -> None:
     estimator, x, y, columns = CASES[name]
     with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
-        warnings.simplefilter("ignore", de.estimators.diagnostics.TrustWarning)  # 100 rows are few
+        warnings.simplefilter("ignore", de.estimators.diagnostics.ReliabilityWarning)  # 100 rows are few
         params = {**columns, "groups": EPISODE}  # for the folds, and where it is asked for the fit
         model = routed(estimator, params.keys() & inspect.signature(estimator.fit).parameters.keys())
         scores = cross_val_score(model, x, y, cv=GroupKFold(2), params=params, error_score="raise")

@@ -182,7 +182,7 @@ def error_verdict(found: HeldOut) -> str:
             "The data can tell that the function is still wrong: its equation is off by about "
             f"{format_number(found.value**0.5)} on typical rows."
         )
-    if found.vague:
+    if found.inconclusive:
         return (
             "The data cannot tell how wrong the function is: the noise of the honest error is as large as anything it "
             "could be. More rows or episodes would tell."

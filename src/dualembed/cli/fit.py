@@ -281,12 +281,12 @@ def _read(request: FitRequest) -> FitData:
 def _fitted(request: FitRequest, given: FitData) -> Any:
     """The fitted model."""
     from dualembed.cli.console import spinner
-    from dualembed.estimators.diagnostics import TrustWarning
+    from dualembed.estimators.diagnostics import ReliabilityWarning
 
     model = _estimator(request, given.settings)
     # Embedding-SGD has a bar of its own.
     with spinner("Fitting") if request.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
-        simplefilter("ignore", TrustWarning)  # the answer says it in its own place
+        simplefilter("ignore", ReliabilityWarning)  # the answer says it in its own place
         model.fit(given.data)
     return model
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.data.coding import Coding
+from dualembed.deprecation import renamed
 from dualembed.estimates import format_number
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems.base import Problem, iter_terms
@@ -24,7 +25,7 @@ LOOKED_AT = 4096  # rows of the first stage
 FEW = 10  # effective rows for each degree of freedom
 
 
-class TrustWarning(UserWarning):
+class ReliabilityWarning(UserWarning):
     """A worry of `diagnostics_.warnings` that no answer should be read without."""
 
 
@@ -85,7 +86,7 @@ class Diagnostics:
         lines = [f"rows: {self.rows:,}"]
         if self.held_out is not None:
             found = self.held_out
-            told = ", which tells nothing" if found.vague else ""
+            told = ", which tells nothing" if found.inconclusive else ""
             size = f"{found.value:.4g} ± {found.stderr:.2g}"
             lines.append(f"honest held-out error: {size} (on {found.rows:,} rows){told}")
         else:
@@ -231,3 +232,6 @@ def few_rows(rows: int, freedom: float) -> list[str]:
             "are fitted: expect wide intervals, and more data to help"
         ]
     return []
+
+
+__getattr__ = renamed(__name__, {"TrustWarning": "ReliabilityWarning"})

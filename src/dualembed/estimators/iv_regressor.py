@@ -17,7 +17,13 @@ from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
 from dualembed.data.table import Table
 from dualembed.estimators.base import require_2d
-from dualembed.estimators.diagnostics import LOOKED_AT, FirstStage, TrustWarning, first_stage, first_stage_warnings
+from dualembed.estimators.diagnostics import (
+    LOOKED_AT,
+    FirstStage,
+    ReliabilityWarning,
+    first_stage,
+    first_stage_warnings,
+)
 from dualembed.estimators.effects import Effects
 from dualembed.estimators.sample import RowSample
 from dualembed.problems import InstrumentalVariables
@@ -337,7 +343,7 @@ class IVRegressor(RegressorMixin, Effects):
         worries = first_stage_warnings(stage.shares)
         self._add_warnings(worries, first_stage=stage.shares, first_stage_rows=stage.rows)
         for worry in worries if stage is not before else ():
-            warnings.warn(worry, TrustWarning, stacklevel=4)
+            warnings.warn(worry, ReliabilityWarning, stacklevel=4)
 
     def _coded(self, table: Table) -> dict[str, Coding]:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""

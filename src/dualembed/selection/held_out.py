@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+from dualembed.deprecation import warn
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.moments import MomentSystem
@@ -51,9 +52,15 @@ class HeldOut:
     rows: int
 
     @property
-    def vague(self) -> bool:
+    def inconclusive(self) -> bool:
         """Whether it could be anything from zero to all of `squared`, between which it must lie."""
         return 2 * self.stderr >= self.squared
+
+    @property
+    def vague(self) -> bool:
+        """Deprecated: now `inconclusive`."""
+        warn("HeldOut.vague", "HeldOut.inconclusive")
+        return self.inconclusive
 
 
 def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int = 0) -> HeldOut | None:
