@@ -175,3 +175,14 @@ def test_rows_that_come_later_are_part_of_what_is_asked_over() -> None:
     model.partial_fit(given["X"] + 10.0, given["y"])
     assert model.sample_.seen == 2 * ROWS
     assert 0.4 < np.mean(model.sample_.rows[:, 0] > 5) < 0.6
+
+
+def test_where_the_error_counts_the_noise_of_y_the_function_is_not_called_wrong() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1))
+    model = de.InvariantRegressor("noise", primal="linear", dual="linear").fit(X, X[:, 0] + 0.5 * rng.normal(size=300))
+    found = model.summary()
+    assert found.error is not None
+    assert not found.is_wrong
+    assert "The noise of y is a part of it" in str(found)
+    assert "still wrong" not in str(found)

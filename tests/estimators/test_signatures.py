@@ -132,3 +132,26 @@ def test_one_schema_has_all_codings() -> None:
     assert (model.schema_.names, model.schema_.digest) == ({}, None)
     assert [name for name in vars(model) if "coding" in name or name in ("instruments_", "controls_")] == []
     assert model.columns_ is None
+
+
+def test_a_parameter_under_two_names_is_refused() -> None:
+    with pytest.raises(de.InputError, match="gamma is another name of discount; give one of them"):
+        de.PolicyEvaluator(discount=0.9, gamma=0.8)
+
+
+def test_an_argument_that_is_not_there_is_answered_with_the_nearest() -> None:
+    states = np.arange(10.0)
+    with pytest.raises(
+        TypeError, match=r"PolicyEvaluator got an unexpected keyword argument 'episode'; did you mean 'episodes'\?"
+    ):
+        de.PolicyEvaluator().fit(states, states, states, episode=states)
+
+
+def test_times_written_as_text_are_in_the_order_of_numbers() -> None:
+    rng = np.random.default_rng(0)
+    states = np.cumsum(rng.normal(size=60))
+    given = {"episodes": np.repeat([0, 1, 2, 3, 4], 12), "time": np.tile(np.arange(12), 5)}
+    small = {"primal": "linear", "dual": "linear"}
+    numbers = de.PolicyEvaluator(0.5, **small).fit(states, states, **given)
+    text = de.PolicyEvaluator(0.5, **small).fit(states, states, **{**given, "time": given["time"].astype(str)})
+    np.testing.assert_allclose(numbers.predict(states), text.predict(states))

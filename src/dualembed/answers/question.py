@@ -78,6 +78,21 @@ class Question:
         checks.number("a factor of a question", factor)
         return Question(f"{factor:g} times {self.words}", tuple((factor * own, part) for own, part in self.parts))
 
+    def __mul__(self, factor: float) -> Question:
+        """So many times this."""
+        return factor * self
+
+    def __truediv__(self, divisor: float) -> Question:
+        """A part of this."""
+        checks.number("a divisor of a question", divisor)
+        if divisor == 0:
+            raise checks.InputError("a question cannot be divided by 0; give another number")
+        return (1.0 / divisor) * self
+
+    def __neg__(self) -> Question:
+        """The same with the other sign."""
+        return -1.0 * self
+
     def renamed(self, words: str) -> Question:
         """The same question in other words.
 

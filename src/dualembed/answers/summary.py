@@ -118,8 +118,19 @@ class Summary:
             return NO_ERROR
         return (
             f"Honest error on rows left out: {format_estimate(found.value, found.stderr)} ({self.task.error}; the "
-            f"naive one, {format_number(found.squared)}, counts the noise of single rows). {error_verdict(found)}"
+            f"naive one, {format_number(found.squared)}, counts the noise of single rows). {self.error_verdict()}"
         )
+
+    def error_verdict(self) -> str:
+        """What the honest error says, in a sentence; nothing where there is none."""
+        if self.error is None:
+            return ""
+        return NOISY_ERROR if self.task.noisy_error else error_verdict(self.error)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the honest error tells that the function is wrong by more than chance."""
+        return self.error is not None and not self.task.noisy_error and is_wrong(self.error)
 
     def __str__(self) -> str:
         lines = self.sentences()
@@ -146,6 +157,9 @@ class Summary:
         }
 
 
+NOISY_ERROR = (
+    "The noise of y is a part of it, so that it is not zero for the best function either: compare models by it."
+)
 NO_ERROR = (
     "There is no honest error: there were too few rows or episodes to leave some out, or the loss is not the square. "
     "`model.error` and `dualembed score` tell it on other rows."

@@ -45,6 +45,8 @@ class Task:
         What one row of the data is.
     error
         What the honest error is.
+    noisy_error
+        Whether the noise of y is a part of it, as where the context tells y: then it is never zero.
     mean
         A sentence about f over the rows of a table, with the places {mean}, {lowest} and {highest}.
     needs, takes
@@ -71,6 +73,7 @@ class Task:
     noun: str = ""
     row: str = "row"
     error: str = "mean squared error of the equation"
+    noisy_error: bool = False
     mean: str = "f is {mean} on average over the data's rows, from {lowest} to {highest}."
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()

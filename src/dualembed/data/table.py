@@ -86,7 +86,7 @@ class Table:
             return self
         rows = len(columns_of(self.states, "states")[1][0])
         labels = self._labels(rows, derived=derived)
-        times = np.arange(rows) if self.time is None else group_numbers("time", self.time, rows)
+        times = np.arange(rows) if self.time is None else group_numbers("time", _times(self.time), rows)
         order = np.lexsort((times, labels))
         if not derived:
             return self._taken(order)
@@ -122,6 +122,15 @@ class Table:
     def _taken(self, rows: np.ndarray) -> Table:
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns)
+
+
+def _times(given: Any) -> np.ndarray:
+    """Times as they are, or as numbers where they are text that reads so: "10" comes after "2"."""
+    times = np.asarray(given)
+    try:
+        return times.astype(np.float64) if times.dtype.kind in "OUS" else times
+    except (TypeError, ValueError):
+        return times
 
 
 def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[str]:

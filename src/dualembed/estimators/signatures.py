@@ -68,6 +68,8 @@ def _constructor(method: Method) -> Method:
     def called(self: Any, *arguments: Any, **options: Any) -> None:
         for other, own in PARAMETERS.items():
             if other in options and own in known and other not in known:
+                if own in options:
+                    raise checks.InputError(f"{other} is another name of {own}; give one of them")
                 options[own] = options.pop(other)
         method(self, *arguments, **options)
 
@@ -170,6 +172,10 @@ class _Call:
             known = {**self.defaults, **{role: column for role, column in given.items() if role in self.known}}
             rest = {name: value for name, value in options.items() if name not in ROLES}
             return dataclasses.replace(whole, columns=known), rest
+        unknown = [name for name in options if name not in self.known]
+        if unknown:
+            hint = checks.nearest(unknown[0], self.known)
+            raise TypeError(f"{self.name} got an unexpected keyword argument {unknown[0]!r}{hint}")
         bound = self.signature.bind(None, *arguments, **options)
         bound.apply_defaults()
         return None, {name: value for name, value in bound.arguments.items() if name != "self"}

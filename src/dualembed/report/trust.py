@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks, plot
-from dualembed.answers.summary import NO_ERROR, Summary, error_verdict, is_wrong
+from dualembed.answers.summary import NO_ERROR, Summary
 from dualembed.answers.task import Fitted
 from dualembed.estimates import format_estimate
 from dualembed.plot.figures import SIGNIFICANT, leading, remaining
@@ -111,7 +111,7 @@ def error_section(model: Fitted, summary: Summary) -> Markup:
     caption = f"Errors, over {found.rows:,} rows"
     return element(
         "div",
-        paragraph(element("strong", error_verdict(found))),
+        paragraph(element("strong", summary.error_verdict())),
         table(caption, ["error", "value", "what it measures"], rows),
         gallery([drawn]),
         paragraph(why),
@@ -152,7 +152,7 @@ def diagnostics_section(model: Fitted, summary: Summary, tables: dict[str, Any])
 
 def warnings(summary: Summary) -> Markup:
     """What to worry about."""
-    if not summary.warnings and summary.error is not None and is_wrong(summary.error):
+    if not summary.warnings and summary.is_wrong:
         return paragraph("There are no warnings besides the honest error, which is more than chance.")
     if not summary.warnings:
         return paragraph("Nothing looked wrong: there are no warnings.")
