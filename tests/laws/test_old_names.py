@@ -12,7 +12,6 @@ from dualembed.spaces import Layout
 
 RENAMED = [
     ("control", "Round", "Improvement"),
-    ("estimators.diagnostics", "TrustWarning", "ReliabilityWarning"),
     ("report", "html_of", "card"),
     ("selection", "Step", "Choice"),
     ("selection", "evident_penalty", "evidence_penalty"),

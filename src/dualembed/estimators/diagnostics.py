@@ -10,7 +10,6 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.data.coding import Coding
-from dualembed.deprecation import renamed
 from dualembed.estimates import format_number
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems.base import Problem, iter_terms
@@ -27,6 +26,9 @@ FEW = 10  # effective rows for each degree of freedom
 
 class ReliabilityWarning(UserWarning):
     """A worry of `diagnostics_.warnings` that no answer should be read without."""
+
+
+TrustWarning = ReliabilityWarning  # as it was called first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,6 +234,3 @@ def few_rows(rows: int, freedom: float) -> list[str]:
             "are fitted: expect wide intervals, and more data to help"
         ]
     return []
-
-
-__getattr__ = renamed(__name__, {"TrustWarning": "ReliabilityWarning"})
