@@ -9,8 +9,8 @@ import numpy as np
 
 from dualembed.answers.answer import Answer, judge
 from dualembed.answers.question import Question, share_of
+from dualembed.linear.candidates import Functional
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.functional import Functional
 from dualembed.linear.path import mix
 from dualembed.spaces.base import Function
 from dualembed.spaces.features import evaluate_functions, to_numpy

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from dualembed import checks
-from dualembed.linear.functional import Functional
+from dualembed.linear.candidates import Functional
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.arrays import AnyArray, Floats
-from dualembed.linear.moments import pseudo_inverse
 from dualembed.linear.sums import gather, gather_moments
+from dualembed.linear.system import pseudo_inverse
 from dualembed.links import Direct
 from dualembed.losses import Loss
 from dualembed.problems.base import Terms, finite_data, iter_terms

@@ -15,8 +15,8 @@ from scipy import sparse
 from dualembed import checks
 from dualembed.arrays import AnyArray, Floats
 from dualembed.data.policies import numbers, state_rows
-from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums, gather_moments
+from dualembed.linear.system import MomentSystem
 from dualembed.problems import AverageCost, Moment, Terms
 from dualembed.problems.base import TILE, iter_terms
 from dualembed.saddle import Saddle

@@ -16,7 +16,7 @@ from dualembed.data.table import Table
 from dualembed.estimators.diagnostics import low_overlap
 from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, PolicyValueEstimator
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
-from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.candidates import Functional, Headline
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems import ActionValue
 from dualembed.sources import Dataset

@@ -18,8 +18,8 @@ from dualembed.data.frames import levels_of
 from dualembed.estimates import format_number
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.sample import FEWEST
+from dualembed.linear.averaging import deviations
 from dualembed.linear.fit import nearest, reach_of
-from dualembed.linear.rows import deviations
 
 STEP = 0.01  # of a column's deviation, to either side, over which a derivative is a difference
 LEVELS = 10  # of a category that are compared with its most frequent one

@@ -22,7 +22,7 @@ from dualembed.estimators.base import Estimator, require_2d
 from dualembed.estimators.effects import Effects
 from dualembed.estimators.sample import RowSample
 from dualembed.estimators.signatures import takes_inputs
-from dualembed.linear.spread import Spread
+from dualembed.linear.moment_fit import Spread
 from dualembed.problems import Invariance
 from dualembed.sources import Dataset
 from dualembed.spaces.features import evaluate_features, to_numpy

@@ -15,11 +15,10 @@ from sklearn.utils import check_random_state
 from dualembed import checks
 from dualembed.answers.asking import values
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
+from dualembed.linear.averaging import Groups, read_rows
+from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.functional import Headline
-from dualembed.linear.moment_fit import MomentFit
-from dualembed.linear.rows import Groups, read_rows
-from dualembed.linear.spread import Spread
+from dualembed.linear.moment_fit import MomentFit, Spread
 from dualembed.problems.base import Problem, finite_data
 from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
 from dualembed.selection.held_out import held_out_folds, held_out_new

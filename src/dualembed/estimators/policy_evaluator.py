@@ -17,8 +17,8 @@ from dualembed.estimates import Estimate, format_estimate, pluralise
 from dualembed.estimators.policy_values import PolicyValueEstimator
 from dualembed.estimators.returns import WHOLE, Returns
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
-from dualembed.linear.functional import Headline
-from dualembed.linear.rows import Groups
+from dualembed.linear.averaging import Groups
+from dualembed.linear.candidates import Headline
 from dualembed.problems import PolicyEvaluation
 from dualembed.sources import Dataset
 

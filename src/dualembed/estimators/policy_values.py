@@ -14,7 +14,7 @@ from dualembed.data.table import Table
 from dualembed.estimates import pluralise
 from dualembed.estimators.returns import out_of_order
 from dualembed.estimators.transitions import TransitionEstimator
-from dualembed.linear.functional import Functional
+from dualembed.linear.candidates import Functional
 
 AT_STARTS = "the policy's value over the starts of episodes"
 AT_NEXT = "the policy's value over the next states of the data"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualembed.estimates import Estimate
-from dualembed.linear.functional import Functional
+from dualembed.linear.candidates import Functional
 
 IN_ORDER = 0.5  # share of rows that must lead to the next, for rows to pass for a path
 WHOLE = 0.01  # of a reward after its end, that counts at the start of an episode that passes for whole

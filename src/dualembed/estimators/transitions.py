@@ -16,9 +16,9 @@ from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import unseen_levels
 from dualembed.estimators.sample import RowSample
+from dualembed.linear.averaging import PLACES
+from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest
-from dualembed.linear.functional import Headline
-from dualembed.linear.rows import PLACES
 
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 

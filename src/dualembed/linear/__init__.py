@@ -1,14 +1,11 @@
 """Linear systems from sums by group: one place for closed forms and for their errors."""
 
-from dualembed.linear.candidates import RidgePath
+from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.functional import Functional, Headline
-from dualembed.linear.moment_fit import KernelPrior, MomentFit
-from dualembed.linear.moments import MomentSystem
+from dualembed.linear.moment_fit import KernelPrior, MomentFit, Spread
 from dualembed.linear.path import Average, solution_path
-from dualembed.linear.spread import Spread
 from dualembed.linear.sums import Sums, gather, gather_moments
-from dualembed.linear.system import LinearSystem
+from dualembed.linear.system import LinearSystem, MomentSystem
 
 __all__ = [
     "Average",

@@ -1,15 +1,84 @@
-"""Candidates for f in one feature map: a falling ridge, on all rows and without each group."""
+"""Candidates for f on a falling ridge, and linear functionals of f: means of Σ shares f(points)."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
-from dualembed.arrays import Floats
-from dualembed.linear.functional import Functional
-from dualembed.spaces.features import FeatureMap, evaluate_functions
+from dualembed.arrays import Floats, Integers
+from dualembed.spaces.features import FeatureMap, evaluate_functions, moment_features
+
+
+@dataclasses.dataclass(frozen=True)
+class Functional:
+    """c(f) = mean over n rows of Σ_j shares_j f(points_j) + constant, with points (n, J, d) and shares (n, J).
+
+    `groups` (n,) are the numbers of the data's groups that the rows belong to, where the rows are a sample as well,
+    such as the first states of episodes. They are -1 where the sample is another one, and None where the points are
+    not a sample, but what is asked about. `constants` (n,) are 0 where they are left out. `strays` (n, J) say how far
+    points are from all that the fit could learn of, by what their coordinates do not show; 0 where they are left out.
+    """
+
+    points: Floats
+    shares: Floats
+    groups: Integers | None = None
+    constants: Floats | None = None
+    strays: Floats | None = None
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the data's own."""
+        return self.groups is not None and bool(np.any(self.groups >= 0))
+
+    def rows(self, features: FeatureMap) -> Floats:
+        """Each row's Σ_j shares_j ψ(points_j), (n, m)."""
+        return moment_features(features, self.points, self.shares)
+
+    def constant(self, into: Integers) -> Floats:
+        """The mean of the constants, each way: (K + 2,)."""
+        if self.constants is None:
+            return np.zeros(int(into.max()) + 3)
+        means = self.means(self.constants[:, None], into)[:, 0]
+        return np.append(means, means[0])
+
+    def means(self, rows: Floats, into: Integers) -> Floats:
+        """The mean of rows (n, m), over all of them and without those of each left-out group: (1 + K, m)."""
+        groups = int(into.max()) + 1
+        total, count = rows.sum(axis=0), np.full(1 + groups, len(rows))
+        sums = np.tile(total, (1 + groups, 1))
+        if self.groups is not None:
+            inside = self.groups >= 0
+            left = into[self.groups[inside]]
+            np.subtract.at(sums, 1 + left, rows[inside])
+            count[1:] -= np.bincount(left, minlength=groups)
+        # A group that has all the rows leaves none: what is left of the sample is then the sample itself.
+        empty = count == 0
+        sums[empty], count[empty] = total, len(rows)
+        return np.asarray(sums / count[:, None])
+
+    def joined(self, other: Functional | None, into: np.ndarray) -> Functional | None:
+        """The mean over the rows of both, this one's in the left-out groups they are in; None where it is no sample."""
+        if self.groups is None:
+            return None
+        if other is None or other.groups is None:
+            return dataclasses.replace(self, groups=into[self.groups])
+        pairs = ((self.points, other.points), (self.shares, other.shares), (into[self.groups], other.groups))
+        return Functional(*(np.concatenate(pair) for pair in pairs))
+
+
+class Headline(NamedTuple):
+    """The question that matters most: points (n, J, d) with shares (n, J), at the rows (n,) of the data."""
+
+    points: np.ndarray
+    shares: np.ndarray
+    rows: np.ndarray
+
+    def among(self, numbers: np.ndarray) -> Functional:
+        """The question as a functional, from the numbers (n,) of the groups that the data's rows are in."""
+        return Functional(self.points, self.shares, numbers[self.rows])
 
 
 class RidgePath(eqx.Module):

@@ -13,12 +13,10 @@ from scipy.stats import t as student
 
 from dualembed.arrays import Floats
 from dualembed.estimates import Estimate
-from dualembed.linear.averaging import Weighing, fold_weights, probes_among
-from dualembed.linear.candidates import RidgePath
-from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.averaging import Groups, Rows, Weighing, assign_more, fold_weights, probes_among, sample_places
+from dualembed.linear.candidates import Functional, Headline, RidgePath
+from dualembed.linear.moment_fit import Spread
 from dualembed.linear.path import Average, Estimates, first_order
-from dualembed.linear.rows import Groups, Rows, assign_more, sample_places
-from dualembed.linear.spread import Spread
 from dualembed.linear.sums import Sums, gather
 from dualembed.linear.system import LinearSystem
 from dualembed.problems.base import Problem

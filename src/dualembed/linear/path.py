@@ -17,8 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from dualembed.arrays import Floats
-from dualembed.linear.candidates import RidgePath
-from dualembed.linear.functional import Functional
+from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
 from dualembed.spaces.features import FeatureMap, evaluate_functions

@@ -15,7 +15,7 @@ from dualembed.answers.task import Fitted
 from dualembed.data.coding import Coding
 from dualembed.data.roles import ROLES, role_named
 from dualembed.estimates import format_number
-from dualembed.linear.spread import Spread
+from dualembed.linear.moment_fit import Spread
 
 ROWS = 2000  # of the data that are looked at
 BACKGROUND = 400  # of these, over which other columns are averaged

@@ -26,8 +26,7 @@ from dualembed import __version__, checks, estimators
 from dualembed.estimators.registry import ESTIMATORS
 from dualembed.files import write_atomically
 from dualembed.saving.encoding import Builder, Describer, functions_in, words
-from dualembed.saving.migrations import migrate
-from dualembed.saving.older import renewed
+from dualembed.saving.migrations import migrate, renewed
 
 FORMAT = 3
 ENTRY = "dualembed"

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from dualembed import checks, compilation
-from dualembed.linear.functional import Headline
-from dualembed.linear.rows import Rows, assign_groups, check_labels, read_rows
+from dualembed.linear.averaging import Rows, assign_groups, check_labels, read_rows
+from dualembed.linear.candidates import Headline
 from dualembed.linear.sums import gather_moments
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle

@@ -12,8 +12,8 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.linear.moment_fit import KernelPrior
-from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums, gather_moments, gather_scores
+from dualembed.linear.system import MomentSystem
 from dualembed.losses import Square
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle

@@ -12,8 +12,8 @@ import numpy as np
 from dualembed.deprecation import warn
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
-from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums, gather_moments
+from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, finite_data, iter_terms
 from dualembed.selection.honest_score import double_terms_of, honest_score, score_of
 from dualembed.sources import Dataset, Sample

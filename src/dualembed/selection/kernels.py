@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed import kernels
-from dualembed.linear.averaging import Weighing, by_merit, excess, probes_among
-from dualembed.linear.candidates import RidgePath
+from dualembed.linear.averaging import Groups, Rows, Weighing, by_merit, deviations, excess, probes_among, sample_places
+from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.functional import Functional, Headline
 from dualembed.linear.path import Average
-from dualembed.linear.rows import Groups, Rows, deviations, sample_places
 from dualembed.linear.sums import gather
 from dualembed.problems.base import Problem, finite_data
 from dualembed.saddle import Saddle

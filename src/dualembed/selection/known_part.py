@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy.linalg import solve
 
+from dualembed.linear.averaging import Rows
 from dualembed.linear.candidates import RidgePath
-from dualembed.linear.rows import Rows
 from dualembed.problems.base import TILE
 from dualembed.spaces.features import FeatureMap, evaluate_features
 from dualembed.tuning import SEARCH

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from dualembed.linear.moments import MomentSystem
 from dualembed.linear.sums import Sums
+from dualembed.linear.system import MomentSystem
 from dualembed.selection.honest_score import clustered_error
 from dualembed.selection.record import Choice
 from dualembed.selection.regression import cross_fit

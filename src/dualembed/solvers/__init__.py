@@ -1,7 +1,7 @@
 """Solvers: from a key and a saddle to a Result."""
 
 from dualembed.estimates import Estimate
-from dualembed.linear.spread import Spread, Uncertainty
+from dualembed.linear.moment_fit import Spread, Uncertainty
 from dualembed.linear.sums import Sums as Statistics
 from dualembed.solvers.averaged import AveragedPaths
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve

@@ -9,11 +9,20 @@ import jax
 import numpy as np
 
 from dualembed import checks
-from dualembed.linear.averaging import Weighing, by_merit, excess, probes_among
-from dualembed.linear.candidates import RidgePath
+from dualembed.linear.averaging import (
+    Groups,
+    Rows,
+    Weighing,
+    assign_groups,
+    by_merit,
+    deviations,
+    excess,
+    probes_among,
+    read_rows,
+    sample_places,
+)
+from dualembed.linear.candidates import Headline, RidgePath
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.functional import Headline
-from dualembed.linear.rows import Groups, Rows, assign_groups, deviations, read_rows, sample_places
 from dualembed.linear.sums import gather
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver

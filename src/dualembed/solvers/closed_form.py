@@ -15,10 +15,9 @@ from scipy.sparse import linalg
 
 from dualembed import checks
 from dualembed.arrays import Floats
-from dualembed.linear.moment_fit import KernelPrior, MomentFit
-from dualembed.linear.moments import MomentSystem
-from dualembed.linear.spread import Spread
+from dualembed.linear.moment_fit import KernelPrior, MomentFit, Spread
 from dualembed.linear.sums import Sums, gather_moments
+from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver

@@ -12,7 +12,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.arrays import Floats
-from dualembed.linear.moments import pseudo_inverse
+from dualembed.linear.system import pseudo_inverse
 from dualembed.links import Link
 from dualembed.losses import LinearConjugate, Loss
 from dualembed.problems.base import iter_terms
