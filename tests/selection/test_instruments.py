@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualembed.kernels import Columns, Gaussian, Kernel, Matern52
-from dualembed.selection.instruments import bandwidths, kernel_on, orthonormal
+from dualembed.selection.evidence import bandwidths, kernel_on, orthonormal
 
 ROWS = 500
 

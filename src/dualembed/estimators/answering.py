@@ -13,12 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Summary, Task
 from dualembed.answers.answer import outside_warning
-from dualembed.answers.asking import answer_from_paths, answer_from_spreads, values
-from dualembed.answers.question import share_of
+from dualembed.answers.question import answer_from_paths, answer_from_spreads, share_of, values
 from dualembed.data.coding import Coding
 from dualembed.estimates import Estimate, check_level, format_estimate, format_number
-from dualembed.estimators.learning import Learner
-from dualembed.estimators.sample import RowSample
+from dualembed.estimators.learning import Learner, RowSample
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.threads import on_one_thread
 

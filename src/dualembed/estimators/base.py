@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Task
-from dualembed.answers.asking import values
+from dualembed.answers.question import values
 from dualembed.data.coding import Coding, Schema
 from dualembed.data.frames import is_1d, names_of
 from dualembed.data.roles import ROLES

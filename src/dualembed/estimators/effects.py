@@ -17,7 +17,7 @@ from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
 from dualembed.estimates import format_number
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.sample import FEWEST
+from dualembed.estimators.learning import FEWEST
 from dualembed.linear.averaging import deviations
 from dualembed.linear.fit import nearest, reach_of
 

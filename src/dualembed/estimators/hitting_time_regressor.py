@@ -12,7 +12,7 @@ from dualembed.answers import Answer, Findings, Question, Setting, Task
 from dualembed.data.frames import as_column, is_1d
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
-from dualembed.estimators.sample import RowSample
+from dualembed.estimators.learning import RowSample
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
 from dualembed.sources import Dataset

@@ -14,13 +14,13 @@ from sklearn.utils.validation import column_or_1d
 
 from dualembed import checks, losses, samplers
 from dualembed.answers import Answer, Question, Task
-from dualembed.answers.asking import values
+from dualembed.answers.question import values
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, columns_of, describe_rows, is_missing, order_at_random, target
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator, require_2d
 from dualembed.estimators.effects import Effects
-from dualembed.estimators.sample import RowSample
+from dualembed.estimators.learning import RowSample
 from dualembed.estimators.signatures import takes_inputs
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import Invariance

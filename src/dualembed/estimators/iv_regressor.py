@@ -25,7 +25,7 @@ from dualembed.estimators.diagnostics import (
     first_stage_warnings,
 )
 from dualembed.estimators.effects import Effects
-from dualembed.estimators.sample import RowSample
+from dualembed.estimators.learning import RowSample
 from dualembed.problems import InstrumentalVariables
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap

@@ -9,13 +9,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed.answers import Answer, Findings, Question, Task
-from dualembed.answers.asking import answer_from_paths
+from dualembed.answers.question import answer_from_paths
 from dualembed.data.frames import as_column, first_rows
 from dualembed.data.propensities import overlap as overlap_of
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, format_estimate, pluralise
-from dualembed.estimators.policy_values import PolicyValueEstimator
-from dualembed.estimators.returns import WHOLE, Returns
+from dualembed.estimators.policy_values import WHOLE, PolicyValueEstimator, Returns
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.averaging import Groups
 from dualembed.linear.candidates import Headline

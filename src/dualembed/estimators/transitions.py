@@ -15,7 +15,7 @@ from dualembed.data.frames import group_numbers
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import unseen_levels
-from dualembed.estimators.sample import RowSample
+from dualembed.estimators.learning import RowSample
 from dualembed.linear.averaging import PLACES
 from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest

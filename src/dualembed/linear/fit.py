@@ -22,7 +22,7 @@ from dualembed.linear.system import LinearSystem
 from dualembed.problems.base import Problem
 from dualembed.spaces.features import evaluate_functions
 from dualembed.spaces.linear import LinearFunction
-from dualembed.spaces.trended import Stack
+from dualembed.spaces.nystrom import Stack
 from dualembed.tuning import SEARCH
 
 FAR = 99.0  # percentile of the distance from one row to the nearest other, beyond which a point is outside the data

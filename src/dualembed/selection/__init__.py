@@ -7,7 +7,7 @@ from dualembed.selection.evidence import evidence, maximise, moments
 from dualembed.selection.held_out import HeldOut, held_out, held_out_once
 from dualembed.selection.honest_score import Score, honest_score
 from dualembed.selection.penalties import evidence_penalty
-from dualembed.selection.record import Choice, Record, Selection
+from dualembed.solvers.base import Choice, Record, Selection
 
 __all__ = [
     "Choice",

@@ -18,10 +18,8 @@ from dualembed.schedules import OffsetSqrt
 from dualembed.selection.gaussian_process import choose_by_evidence, choose_for_smooth_loss
 from dualembed.selection.kernels import choose_paths, describe
 from dualembed.selection.penalties import FOLDS, choose_products, evidence_penalty
-from dualembed.selection.record import Choice, Record
-from dualembed.solvers.averaged import NO_TRANSITIONS, AveragedPaths
-from dualembed.solvers.base import Result, Solver, solve
-from dualembed.solvers.closed_form import ClosedForm, feature_maps, penalty_value
+from dualembed.solvers.base import Choice, Record, Result, Solver, solve
+from dualembed.solvers.closed_form import NO_TRANSITIONS, AveragedPaths, ClosedForm, feature_maps, penalty_value
 from dualembed.solvers.embedding_sgd import EmbeddingSGD, Preconditioner
 from dualembed.solvers.newton import Newton
 from dualembed.sources import Dataset

@@ -17,10 +17,9 @@ from dualembed.linear.system import MomentSystem
 from dualembed.losses import Square
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
+from dualembed.selection.evidence import kernel_on, orthonormal
 from dualembed.selection.honest_score import Score, clustered_error, double_terms_of, honest_score, values_at
-from dualembed.selection.instruments import kernel_on, orthonormal
 from dualembed.selection.penalties import FEWEST, FOLDS, Variances, choose_products, prediction_penalty, variances
-from dualembed.selection.record import Choice, Record
 from dualembed.selection.search import (
     LEVELS,
     Model,
@@ -30,6 +29,7 @@ from dualembed.selection.search import (
     landmarks_among,
     read_moments,
 )
+from dualembed.solvers.base import Choice, Record
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
 from dualembed.sources import Dataset

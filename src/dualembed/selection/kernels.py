@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve
 
 from dualembed import kernels
 from dualembed.linear.averaging import Groups, Rows, Weighing, by_merit, deviations, excess, probes_among, sample_places
@@ -13,21 +15,101 @@ from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.path import Average
 from dualembed.linear.sums import gather
-from dualembed.problems.base import Problem, finite_data
+from dualembed.problems.base import TILE, Problem, finite_data
 from dualembed.saddle import Saddle
-from dualembed.selection.known_part import known_part
-from dualembed.selection.record import Choice
-from dualembed.solvers.averaged import AveragedPaths
+from dualembed.solvers.base import Choice
+from dualembed.solvers.closed_form import AveragedPaths
 from dualembed.spaces.basis import Basis
-from dualembed.spaces.features import FeatureMap, to_numpy
-from dualembed.spaces.trended import ActionFeatures, Stack, TrendedLandmarks, action_mixing, trended
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
+from dualembed.spaces.nystrom import ActionFeatures, Stack, TrendedLandmarks, action_mixing, trended
 from dualembed.tuning import SEARCH
 
+FOLDS = 5  # of the regression that finds what is known of f at once
+RIDGES = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)  # of the same
 FEWEST_LEFT_OUT = 0.02  # of the rows of a screening, that each of its left-out groups must have
 POINTS = 300  # at which slopes are looked at
 STEP = 0.1  # of slopes, in standard deviations
 MOST_ACTIONS = 12  # that have features of their own
 MOST_CURVED = 13  # coordinates, of which all pairs are features
+
+
+def known_part(rows: Rows, groups: np.ndarray, *, count: int, features: Iterable[FeatureMap]) -> RidgePath | None:
+    """E[target | first point] as a part of f to begin with, fitted to all rows and without each group.
+
+    It is in the one of several `features` that predicts groups left out best.
+
+    Where the target is a sharp function of the state, f is one too; what is left of f is smooth, and no noisy moment
+    has to find the sharp part again. None where the target is constant, where rows have weights, or where a tenth of
+    its variance is noise or too rare to be learnt: the regression's own errors would then be in every answer.
+    """
+    target = rows.target
+    variance = float(np.var(target))
+    if variance <= 1e-20 * float(np.mean(target**2)) or not np.all(rows.weights[:, 0] == 1):
+        return None
+    best: tuple[float, float, FeatureMap, GroupedRegression] | None = None
+    for own in features:
+        regression = GroupedRegression.of(own, rows.points[:, 0], target, groups, count)
+        for ridge in RIDGES:
+            error = regression.error(ridge)
+            if best is None or error < best[0]:
+                best = error, ridge, own, regression
+    if best is None or best[0] > SEARCH.known_noise * variance:
+        return None
+    _, ridge, chosen, regression = best
+    weights = [regression.weights(ridge), *(regression.weights(ridge, [group]) for group in range(count))]
+    return RidgePath(chosen, np.array([ridge]), np.stack([*weights, weights[0]])[None])
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedRegression:
+    """Sums of a regression by group: φφᵀ (K, m, m), φ times the response (K, m), its square (K,), and rows (K,)."""
+
+    normal: np.ndarray
+    right: np.ndarray
+    square: np.ndarray
+    count: np.ndarray
+
+    @staticmethod
+    def of(
+        features: FeatureMap, points: np.ndarray, response: np.ndarray, groups: np.ndarray, count: int
+    ) -> GroupedRegression:
+        """The sums over the rows, a tile of them at a time."""
+        size = features.size
+        sums = GroupedRegression(
+            np.zeros((count, size, size)), np.zeros((count, size)), np.zeros(count), np.zeros(count)
+        )
+        order = np.argsort(groups, kind="stable")
+        for start in range(0, len(order), TILE):
+            tile = order[start : start + TILE]
+            phi, own = evaluate_features(features, points[tile]), response[tile]
+            for group in np.unique(groups[tile]):
+                inside = groups[tile] == group
+                sums.normal[group] += phi[inside].T @ phi[inside]
+                sums.right[group] += phi[inside].T @ own[inside]
+                sums.square[group] += own[inside] @ own[inside]
+                sums.count[group] += inside.sum()
+        return sums
+
+    def weights(self, ridge: float, without: Sequence[int] = ()) -> np.ndarray:
+        """The weights (m,) from all groups but some; the first, the constant's, is not penalised."""
+        left = np.ones(len(self.count))
+        left[list(without)] = 0
+        rows = left @ self.count
+        normal = np.tensordot(left, self.normal, axes=1) / rows
+        places, scale = np.arange(1, len(normal)), float(np.trace(normal)) / len(normal)
+        normal[places, places] += ridge * scale
+        return np.asarray(solve(normal, left @ self.right / rows, assume_a="sym", check_finite=False))
+
+    def error(self, ridge: float) -> float:
+        """The mean squared error on groups that the weights were found without, a few groups at a time."""
+        total = 0.0
+        for fold in range(FOLDS):
+            own = list(range(fold, len(self.count), FOLDS))
+            if own:
+                theta = self.weights(ridge, own)
+                fitted = theta @ self.normal[own].sum(axis=0) @ theta - 2 * theta @ self.right[own].sum(axis=0)
+                total += float(fitted + self.square[own].sum())
+        return total / float(self.count.sum())
 
 
 class Shape(NamedTuple):
@@ -48,13 +130,19 @@ class Shape(NamedTuple):
 
 
 KERNELS = (Shape(kernels.Matern32, 1.0), Shape(kernels.Matern32, 3.0), Shape(kernels.Matern52, 1.0))
+
+
 MORE_KERNELS = (
     *KERNELS,
     Shape(kernels.Matern52, 3.0),
     Shape(kernels.Gaussian, 1.5, True),
     Shape(kernels.Gaussian, 3.0, True),
 )
+
+
 OFFSET_KERNELS = tuple(Shape(kernels.Matern52, width, True) for width in (0.2, 1.0, 3.0))
+
+
 STRETCHED = (
     Shape(kernels.Matern52, 1.5),
     Shape(kernels.Gaussian, 1.0, True),

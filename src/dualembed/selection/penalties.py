@@ -9,8 +9,8 @@ import numpy as np
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import MomentSystem
 from dualembed.selection.honest_score import clustered_error
-from dualembed.selection.record import Choice
 from dualembed.selection.regression import cross_fit
+from dualembed.solvers.base import Choice
 from dualembed.tuning import SEARCH
 
 FOLDS = 5

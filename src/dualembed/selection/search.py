@@ -14,9 +14,20 @@ import numpy as np
 from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
 from dualembed.problems.base import Problem, iter_terms
-from dualembed.selection.evidence import Maximum, evidence, maximise, moments, padded, posterior_points
-from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, of_unit_norm, orthonormal
-from dualembed.selection.record import Choice
+from dualembed.selection.evidence import (
+    Instruments,
+    Maximum,
+    bandwidths,
+    evidence,
+    kernel_on,
+    maximise,
+    moments,
+    of_unit_norm,
+    orthonormal,
+    padded,
+    posterior_points,
+)
+from dualembed.solvers.base import Choice
 from dualembed.sources import Dataset
 from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap, whitened

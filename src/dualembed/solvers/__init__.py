@@ -3,9 +3,8 @@
 from dualembed.estimates import Estimate
 from dualembed.linear.moment_fit import Spread, Uncertainty
 from dualembed.linear.sums import Sums as Statistics
-from dualembed.solvers.averaged import AveragedPaths
 from dualembed.solvers.base import DivergenceWarning, EarlyStopWarning, Probe, Result, Solver, Trace, solve
-from dualembed.solvers.closed_form import ClosedForm, SparseForm, standard_errors
+from dualembed.solvers.closed_form import AveragedPaths, ClosedForm, SparseForm, standard_errors
 from dualembed.solvers.embedding_sgd import CentredEmbeddingSGD, EmbeddingSGD, Preconditioner
 from dualembed.solvers.gap import Gap, duality_gap
 from dualembed.solvers.newton import Newton

@@ -1,10 +1,11 @@
-"""What every solver takes and returns."""
+"""What every solver takes and returns, and the record of what was chosen for it."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -53,6 +54,45 @@ class Pair(eqx.Module):
 
     primal: Function
     dual: DualFunction
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One choice.
+
+    Attributes
+    ----------
+    question : str
+        What was to be chosen.
+    answer : str
+        What was, in words.
+    numbers : dict of float
+        The numbers it was made by.
+    """
+
+    question: str
+    answer: str
+    numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.numbers.items())
+        return f"{self.question}: {self.answer}" + (f" ({numbers})" if numbers else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Every choice in order, one line each.
+
+    Attributes
+    ----------
+    steps : tuple of Choice
+        The choices.
+    """
+
+    steps: tuple[Choice, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(str(step) for step in self.steps)
 
 
 class Result(eqx.Module):
@@ -243,3 +283,21 @@ def solve(key: jax.Array | int, saddle: Saddle, solver: Solver, probe: Probe | M
     if result.message:
         warnings.warn(result.message, EarlyStopWarning if result.finite else DivergenceWarning, stacklevel=2)
     return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Record(Selection):
+    """The choices with what they add up to, ready to be solved again.
+
+    Attributes
+    ----------
+    steps : tuple of Choice
+        The choices.
+    saddle : Saddle
+        The saddle that they add up to.
+    solver : Solver or None
+        The solver that solved it.
+    """
+
+    saddle: Saddle = dataclasses.field(repr=False)
+    solver: Solver | None = dataclasses.field(default=None, repr=False)

@@ -13,7 +13,7 @@ from dualembed import problems, sources
 from dualembed.kernels import Gaussian
 from dualembed.linear import Sums, gather_moments
 from dualembed.selection import auto
-from dualembed.selection.instruments import Instruments, of_unit_norm, orthonormal
+from dualembed.selection.evidence import Instruments, of_unit_norm, orthonormal
 from dualembed.selection.penalties import DUAL_RATIOS, prediction_penalty
 from dualembed.spaces.nystrom import whitened
 
