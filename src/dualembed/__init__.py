@@ -34,7 +34,10 @@ equations, is docs/maths.md.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+from dualembed.deprecation import MovedModule
 
 if TYPE_CHECKING:
     from dualembed import (
@@ -121,64 +124,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(
-        (
-            "ActionValueEvaluator",
-            "HittingTimeRegressor",
-            "IVRegressor",
-            "InvariantClassifier",
-            "InvariantRegressor",
-            "LinearControl",
-            "PolicyEvaluator",
-        ),
-        "dualembed.estimators",
-    ),
-    "save": "dualembed.saving",
-    "load": "dualembed.saving",
-    "Estimate": "dualembed.estimates",
-    "Answer": "dualembed.answers",
-    "Question": "dualembed.answers",
-    "Verdict": "dualembed.answers",
-    "compare": "dualembed.comparison",
-    "auto": "dualembed.selection",
-    "solve": "dualembed.solvers",
-    "Result": "dualembed.solvers",
-    "Saddle": "dualembed.saddle",
-    "Terms": "dualembed.problems",
-    "InputError": "dualembed.checks",
+    "answers": "Answer Question Verdict",
+    "checks": "InputError",
+    "comparison": "compare",
+    "estimates": "Estimate",
+    "estimators": "ActionValueEvaluator HittingTimeRegressor IVRegressor InvariantClassifier InvariantRegressor "
+    "LinearControl PolicyEvaluator",
+    "problems": "Terms",
+    "saddle": "Saddle",
+    "saving": "load save",
+    "selection": "auto",
+    "solvers": "Result solve",
 }
-# Of these policies, propensities and trajectories are deprecated: they are in `data`, and not listed above.
-_MODULES = frozenset(
-    {
-        "baselines",
-        "control",
-        "data",
-        "embeddings",
-        "estimators",
-        "examples",
-        "kernels",
-        "links",
-        "losses",
-        "plot",
-        "policies",
-        "problems",
-        "propensities",
-        "report",
-        "samplers",
-        "schedules",
-        "selection",
-        "solvers",
-        "sources",
-        "spaces",
-        "trajectories",
-    }
-)
+_HOME = {name: f"dualembed.{home}" for home, names in _HOMES.items() for name in names.split()}
+
+for _old in ("policies", "propensities", "trajectories"):
+    sys.modules[f"dualembed.{_old}"] = globals()[_old] = MovedModule(f"dualembed.{_old}", f"dualembed.data.{_old}")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-    elif name in _MODULES:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in __all__:
         value = importlib.import_module(f"dualembed.{name}")
     else:
         raise AttributeError(f"module 'dualembed' has no attribute {name!r}")

@@ -6,23 +6,25 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 
-def moved(old: str, new: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that is now another: it has all of that one's names, and warns when first used."""
-    told: list[str] = []
+class MovedModule(ModuleType):
+    """A module that is now another: it has all of that one's public names, and warns when first used."""
 
-    def find(name: str) -> Any:
-        home = importlib.import_module(new)
-        if not hasattr(home, name):
-            raise AttributeError(f"module {old!r} has no attribute {name!r}")
-        if not told:
-            told.append(name)
-            warn(old, new)
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__(old, f"Deprecated: now `{new}`.")
+        self._new, self._warned = new, False
+
+    def __getattr__(self, name: str) -> Any:
+        # Python itself looks at a module's special names, such as `__path__`, which are not the other's.
+        if name.startswith("__") or not hasattr(home := importlib.import_module(self._new), name):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if not self._warned:
+            self._warned = True
+            warn(self.__name__, self._new)
         return getattr(home, name)
-
-    return find
 
 
 def renamed(module: str, names: dict[str, str]) -> Callable[[str], Any]:

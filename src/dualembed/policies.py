@@ -1,7 +1,0 @@
-"""Deprecated: now `dualembed.data.policies`."""
-
-from __future__ import annotations
-
-from dualembed.deprecation import moved
-
-__getattr__ = moved(__name__, "dualembed.data.policies")
