@@ -14,9 +14,9 @@ from dualembed import checks
 from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.path import Average, solution_path, squared_error
-from dualembed.linear.sums import Sums
+from dualembed.linear.sums import Sums, number_groups
 from dualembed.linear.system import LinearSystem
-from dualembed.problems.base import Problem, iter_terms
+from dualembed.problems.base import Problem, read_terms
 from dualembed.spaces.features import FeatureMap
 from dualembed.tuning import SEARCH
 
@@ -59,13 +59,10 @@ def read_rows(problem: Problem) -> Rows | None:
 
     f's own features cannot test the equation then, or it is a plain regression, of which other methods make more.
     """
-    tiles = list(iter_terms(problem))
-    if not all(tile.points.shape[1] > 1 and np.array_equal(tile.context, tile.points[:, 0]) for tile in tiles):
+    terms = read_terms(problem)
+    if terms.points.shape[1] == 1 or not np.array_equal(terms.context, terms.points[:, 0]):
         return None
-    points, weights, target, offset = (
-        np.concatenate([getattr(tile, name) for tile in tiles]) for name in ("points", "weights", "target", "offset")
-    )
-    return Rows(points, weights, target - offset, tiles[0].actions)
+    return Rows(terms.points, terms.weights, terms.target - terms.offset, terms.actions)
 
 
 class Groups(NamedTuple):
@@ -100,7 +97,7 @@ def assign_groups(rows: Rows, labels: np.ndarray | None, rng: np.random.Generato
     """
     count = len(rows.target)
     if labels is not None:
-        own = np.unique(check_labels(labels, count), return_inverse=True)[1]
+        own = number_groups(labels, count)
         sizes = np.bincount(own)
         if len(sizes) >= SEARCH.fewest_groups and sizes.max() <= SEARCH.most_of_rows * count:
             groups = min(SEARCH.groups, len(sizes))
@@ -123,7 +120,7 @@ def assign_more(rows: Rows, labels: np.ndarray | None, known: Groups, rng: np.ra
     """
     count, groups = len(rows.target), len(known.units)
     if labels is not None and known.by_label:
-        own = np.unique(check_labels(labels, count), return_inverse=True)[1]
+        own = number_groups(labels, count)
         order = np.lexsort([rng.random(groups), known.units])
         dealt = order[np.arange(own.max() + 1) % groups]
         numbers, more = dealt[own], np.bincount(dealt, minlength=groups).astype(float)
@@ -133,14 +130,6 @@ def assign_more(rows: Rows, labels: np.ndarray | None, known: Groups, rng: np.ra
         if known.by_label:  # as many labels as so many rows had
             more *= float(known.units.sum()) / max(len(known.numbers), 1)
     return Groups(numbers, np.arange(groups), known.units + more, known.by_label)
-
-
-def check_labels(labels: np.ndarray, rows: int) -> np.ndarray:
-    """The labels, refused unless there is one a row."""
-    given = np.asarray(labels)
-    if given.shape != (rows,):
-        raise checks.InputError(f"groups must have shape ({rows},), one label a row, but has {given.shape}")
-    return given
 
 
 def sample_places(points: np.ndarray, visits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
-from dualembed import checks
 from dualembed.arrays import Floats, Integers
+from dualembed.data.frames import group_numbers
 from dualembed.linear.candidates import RidgePath
 from dualembed.problems.base import TILE, Problem, Terms, finite_data, iter_terms
 from dualembed.sources import Sample
@@ -251,7 +251,7 @@ def gather_moments(
     primal, dual = to_numpy(primal), to_numpy(dual)
     width = dual.size + primal.size + 1
     grams, counts = np.zeros((folds, width, width)), np.zeros(folds, dtype=int)
-    numbers: Integers = np.arange(_rows(problem, sample)) if groups is None else _numbered(problem, sample, groups)
+    numbers = number_groups(groups, _rows(problem, sample))
     # Made once: memory that is new for each tile costs more, page by page, than the cosines written into it.
     tile = np.empty((TILE, width))
     for terms, parts in _by_group(problem, (first + numbers) % folds, folds, sample):
@@ -291,7 +291,7 @@ def gather_scores(
     features, dual = to_numpy(function.features), to_numpy(dual)
     theta = np.asarray(function.weights, dtype=np.float64)
     total, start = np.zeros((dual.size, dual.size)), 0
-    labels = None if groups is None else _numbered(problem, None, groups)
+    labels = None if groups is None else number_groups(groups, _rows(problem, None))
     sums = None if labels is None else np.zeros((int(labels.max()) + 1, dual.size))
     for terms in iter_terms(problem):
         phi = evaluate_features(dual, terms.context)
@@ -324,16 +324,13 @@ def _by_group(
         yield jax.tree.map(lambda leaf, order=order: leaf[order], terms), parts
 
 
+def number_groups(groups: ArrayLike | None, rows: int) -> Integers:
+    """The number (n,) of each row's group, from 0; each row is one by itself where there are no labels."""
+    return np.arange(rows) if groups is None else group_numbers("groups", groups, rows)
+
+
 def _rows(problem: Problem, sample: Sample | None) -> int:
     return finite_data(problem).rows if sample is None else len(next(iter(sample.values())))
-
-
-def _numbered(problem: Problem, sample: Sample | None, groups: ArrayLike) -> Integers:
-    """The number (n,) of each row's group, from 0."""
-    rows = _rows(problem, sample)
-    if np.shape(groups) != (rows,):
-        raise checks.InputError(f"groups must have shape ({rows},), one label a row, but has {np.shape(groups)}")
-    return np.unique(np.asarray(groups), return_inverse=True)[1]
 
 
 def _mirrored(half: Floats) -> Floats:

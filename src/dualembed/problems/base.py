@@ -18,7 +18,7 @@ from dualembed.losses import Loss, Square
 from dualembed.sources import Dataset, Sample, Source
 
 TILE = 4096  # rows whose terms are held at one time
-FEWEST = 64  # rows, to which fewer are padded before terms are made of them in JAX
+FEWEST = 64  # rows, to which fewer are padded before anything is made of them in JAX
 
 
 class Terms(eqx.Module):
@@ -199,19 +199,23 @@ def iter_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Terms
             yield terms_numpy(problem, tile)
 
 
+def read_terms(problem: Problem) -> Terms:
+    """The terms of the whole finite data set in float64 NumPy, as one."""
+    tiles = list(iter_terms(problem))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *tiles)
+
+
 def terms_numpy(problem: Problem, sample: Sample) -> Terms:
     """The terms of float64 NumPy columns, as NumPy arrays; to be called under `jax.enable_x64(True)`.
 
-    A problem of the user's own may be written in JAX. For it the rows are padded with copies of the first to 2^k or
-    3 · 2^k of them: for every new number of rows JAX would compile each operation of the terms again, and it never
-    gives compiled code back.
+    A problem of the user's own may be written in JAX. For it the rows are padded with copies of the first: for every
+    new number of rows JAX would compile each operation of the terms again, and it never gives compiled code back.
     """
     if not isinstance(problem, Moment):
         return jax.tree.map(np.asarray, problem.terms(sample))
     rows = len(next(iter(sample.values())))
-    power = max(FEWEST, 1 << (rows - 1).bit_length())
-    size = 3 * power // 4 if power > FEWEST and rows <= 3 * power // 4 else power
-    more = np.zeros(size - rows, dtype=int)
+    more = np.zeros(padding(rows), dtype=int)
+    size = rows + len(more)
     padded = {name: jax.device_put(np.concatenate([column, column[more]])) for name, column in sample.items()}
 
     def own(leaf: Any) -> Floats:
@@ -219,6 +223,12 @@ def terms_numpy(problem: Problem, sample: Sample) -> Terms:
         return array[:rows] if array.shape[:1] == (size,) else array  # other shapes are for others to refuse
 
     return jax.tree.map(own, problem.terms(padded))
+
+
+def padding(rows: int) -> int:
+    """How many rows to add, so that data sets of similar sizes share compiled code: up to 2^k or 3 · 2^k of them."""
+    power = max(FEWEST, 1 << (rows - 1).bit_length())
+    return (3 * power // 4 if power > FEWEST and rows <= 3 * power // 4 else power) - rows
 
 
 def require(problem: str, sample: Sample, *names: str) -> None:

@@ -105,7 +105,6 @@ PARTS: dict[str, dict[str, str]] = {
     "saving": {"saving.allowed": "MissingFunction"},
     "schedules": {"schedules": "Constant InverseSqrt OffsetLinear OffsetPower OffsetSqrt Power"},
     "selection": {
-        "selection.gaussian_process": "Fit",
         "selection.kernels": "GroupedRegression Shape",
         "selection.consistency": "Consistency",
         "selection.evidence": "Found Instruments Moments Regression",
@@ -165,6 +164,7 @@ GONE: frozenset[str] = frozenset(
         "report.Effect",
         "report.Words",
         "report.Worth",
+        "selection.Fit",
     }
 )
 """Words of older files whose class is no more; no other class takes one."""

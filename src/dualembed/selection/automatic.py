@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from dualembed import checks, compilation
-from dualembed.linear.averaging import Rows, assign_groups, check_labels, read_rows
+from dualembed.linear.averaging import Rows, assign_groups, read_rows
 from dualembed.linear.candidates import Headline
-from dualembed.linear.sums import gather_moments
+from dualembed.linear.sums import gather_moments, number_groups
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
@@ -138,9 +138,9 @@ def _shuffle(problem: Problem, groups: Any, seed: int) -> tuple[Problem, Any]:
     Which rows a choice looks at, and which of them make a fold, goes by their numbers.
     """
     source: Any = problem.source
-    labels = None if groups is None else check_labels(groups, source.rows)
-    order = source.order(labels)[np.random.default_rng(seed).permutation(source.rows)]
-    return with_rows(problem, order), None if labels is None else labels[order]
+    numbers = None if groups is None else number_groups(groups, source.rows)
+    order = source.order(numbers)[np.random.default_rng(seed).permutation(source.rows)]
+    return with_rows(problem, order), None if numbers is None else numbers[order]
 
 
 def _by_paths(

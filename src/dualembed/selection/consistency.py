@@ -10,6 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
+from dualembed.linear.sums import number_groups
 from dualembed.problems.base import Problem
 from dualembed.selection.honest_score import double_terms_of, values_at
 from dualembed.sources import Sample
@@ -135,15 +136,13 @@ def _features(context: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _sums(scores: np.ndarray, groups: Any) -> np.ndarray:
     """The scores summed within each group (G, r)."""
-    labels = np.arange(len(scores)) if groups is None else np.asarray(groups)
-    if labels.shape != (len(scores),):
-        raise checks.InputError(f"groups must have shape ({len(scores)},), one label a row, but has {labels.shape}")
-    distinct, number = np.unique(labels, return_inverse=True)
-    if len(distinct) < FEWEST:
+    numbers = number_groups(groups, len(scores))
+    count = int(numbers.max(initial=-1)) + 1
+    if count < FEWEST:
         what = "rows" if groups is None else "groups, such as episodes"
-        raise checks.InputError(f"the test needs at least {FEWEST} {what}, not {len(distinct)}")
-    if len(distinct) == len(scores):
+        raise checks.InputError(f"the test needs at least {FEWEST} {what}, not {count}")
+    if count == len(scores):
         return scores
-    sums = np.zeros((len(distinct), scores.shape[1]))
-    np.add.at(sums, number, scores)
+    sums = np.zeros((count, scores.shape[1]))
+    np.add.at(sums, numbers, scores)
     return sums

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import optimize
 
 from dualembed.kernels import Columns, Gaussian, Kernel
+from dualembed.problems.base import padding
 from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.nystrom import whiten
 
@@ -32,7 +33,6 @@ JITTER = 1e-9  # of the mean diagonal, added to the landmarks' kernel matrix bef
 REACH = 6.0  # the logarithm of a hyper-parameter moves at most this far from its centre
 STEP = 0.05  # of a logarithm, over which slopes are compared to find the curvature
 BLOCK = 32  # moments are padded to a multiple of it, so that data sets share compiled code
-SMALLEST = 64  # rows, to which fewer are padded for the same reason
 ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence
 BANDWIDTH_SPREAD = 0.3  # of the logarithm, in the hyper-prior
@@ -80,12 +80,6 @@ def moments(points: Any, weights: Any, target: Any, *, instruments: Any, noise: 
     parts = padded(points, more), padded(weights, more), np.pad(q, ((0, more), (0, 0)))
     with jax.enable_x64(True):
         return Moments(*(jnp.asarray(part) for part in (*parts, q.T @ target, covariance)))
-
-
-def padding(rows: int) -> int:
-    """How many rows to add, so that data sets of similar sizes share compiled code: up to 2^k or 3 · 2^k of them."""
-    power = max(SMALLEST, 1 << (rows - 1).bit_length())
-    return (3 * power // 4 if power > SMALLEST and rows <= 3 * power // 4 else power) - rows
 
 
 def padded(rows: Any, more: int) -> np.ndarray:

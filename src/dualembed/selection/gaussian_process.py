@@ -5,34 +5,26 @@ Other smooth losses take the kernels of the square loss, and their penalty from 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 
 from dualembed import checks
-from dualembed.linear.moment_fit import KernelPrior
-from dualembed.linear.sums import Sums, gather_moments, gather_scores
+from dualembed.linear.averaging import deviations
+from dualembed.linear.moment_fit import KernelPrior, MomentFit
+from dualembed.linear.sums import Sums, gather_moments, gather_scores, number_groups
 from dualembed.linear.system import MomentSystem
 from dualembed.losses import Square
-from dualembed.problems.base import Problem, with_rows
+from dualembed.problems.base import Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
 from dualembed.selection.honest_score import Score, clustered_error, double_terms_of, honest_score, values_at
 from dualembed.selection.penalties import FEWEST, FOLDS, Variances, choose_products, prediction_penalty, variances
-from dualembed.selection.search import (
-    LEVELS,
-    Model,
-    MomentSample,
-    choose,
-    deviations,
-    landmarks_among,
-    read_moments,
-)
+from dualembed.selection.search import LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
 from dualembed.solvers.base import Choice, Record
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
-from dualembed.sources import Dataset
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.features import moment_features
@@ -69,19 +61,9 @@ def _prior(model: Model) -> KernelPrior:
     return KernelPrior(probabilities, kernels, model.features.landmarks, model.features.whitener)
 
 
-class Fit(NamedTuple):
-    """Sums, the function that solves them, its penalties, and the noise of moments where they are weighted by it."""
-
-    sums: Sums
-    function: LinearFunction
-    penalty: float
-    dual_penalty: float
-    noise: np.ndarray | None
-
-
 def _try_efficient_weights(
-    problem: Problem, fit: Fit, model: Model, *, noise: Variances, units: np.ndarray, steps: list[Choice]
-) -> Fit:
+    problem: Problem, fit: MomentFit, model: Model, *, noise: Variances, units: np.ndarray, steps: list[Choice]
+) -> MomentFit:
     """The fit with efficient weights where they are called for and the honest score falls, else as it is."""
     numbers = {"gain in log likelihood a row": noise.gain, "its standard error": noise.stderr}
     if not noise.helpful:
@@ -99,7 +81,7 @@ def _try_efficient_weights(
     return other if used else fit
 
 
-def _solve(sums: Sums, model: Model, dual_penalty: float, noise: np.ndarray | None = None) -> Fit:
+def _solve(sums: Sums, model: Model, dual_penalty: float, noise: np.ndarray | None = None) -> MomentFit:
     """The fit with λ1 = σ² / n, σ² that of the residual on all rows."""
     system, variance = MomentSystem(sums, dual_penalty, noise=noise), model.variance
     for _ in range(ROUNDS):
@@ -108,7 +90,7 @@ def _solve(sums: Sums, model: Model, dual_penalty: float, noise: np.ndarray | No
         before, variance = variance, max(sums.residual_variance(theta), 1e-12 * (sums.square or 0) / sums.rows)
         if abs(variance - before) < SETTLED * before:
             break
-    return Fit(sums, LinearFunction(model.features, theta), penalty, dual_penalty, noise)
+    return MomentFit(model.features, model.instruments, sums, theta, penalty, dual_penalty, noise)
 
 
 def _moment(sample: MomentSample, function: LinearFunction) -> np.ndarray:
@@ -120,18 +102,14 @@ def _moment(sample: MomentSample, function: LinearFunction) -> np.ndarray:
 
 def _judge(problem: Problem, function: LinearFunction, units: np.ndarray) -> Score:
     """The honest score on the first rows, as many as there are units for."""
-    if not isinstance(problem.source, Dataset):
-        raise RuntimeError("a model is chosen on a finite data set")
-    sample = {name: column[: len(units)] for name, column in problem.source.table.items()}
+    sample = {name: column[: len(units)] for name, column in finite_data(problem).table.items()}
     return honest_score(problem, lambda xs: function.features(xs) @ function.weights, sample=sample, groups=units)
 
 
 def _units(groups: Any, rows: int) -> np.ndarray:
     """The number (n,) of each row's group, from 0; each row by itself where groups are none, or too few for folds."""
-    if groups is None:
-        return np.arange(rows)
-    distinct, units = np.unique(np.asarray(groups), return_inverse=True)
-    return units if len(distinct) >= 2 * FOLDS else np.arange(rows)
+    units = number_groups(groups, rows)
+    return units if units.max() + 1 >= 2 * FOLDS else np.arange(rows)
 
 
 def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups: Any = None) -> Record:

@@ -8,14 +8,16 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dualembed.arrays import Floats, Integers
 from dualembed.deprecation import warn
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments
 from dualembed.linear.system import MomentSystem
-from dualembed.problems.base import Problem, finite_data, iter_terms
-from dualembed.selection.honest_score import double_terms_of, honest_score, score_of
+from dualembed.problems.base import Problem, finite_data
+from dualembed.selection.honest_score import Score, double_terms_of, score_of, values_at
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
@@ -85,25 +87,18 @@ def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int 
     HeldOut or None
         The score; None for few rows.
     """
-    sample, labels = _sample(problem, groups, seed)
+    chosen, labels = _choose_rows(problem, groups, seed)
     folds = _folds(labels, seed)
     if folds is None:
         return None
+    sample = _rows(finite_data(problem).table, chosen)
     sums = gather_moments(problem, fit.primal, fit.dual, folds=FOLDS, groups=folds, sample=sample)
-    scores, squared = [], []
+    fitted, parts = sums.residual_variance(_weights(sums, fit)), []
     for fold in range(FOLDS):
         own, function = folds == fold, LinearFunction(to_numpy(fit.primal), _weights(sums.without(fold), fit))
-        kept = _rows(sample, own)
-        scores.append(_score(problem, function, kept, labels[own]))
-        squared.append(mean_square(problem, _plain(function), kept))
-    shares = np.asarray(sums.count) / sums.rows
-    return HeldOut(
-        float(shares @ [score.value for score in scores]),
-        float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),
-        float(shares @ squared),
-        sums.residual_variance(_weights(sums, fit)),
-        sums.rows,
-    )
+        score, squared = _judge(problem, _plain(function), _rows(sample, own), labels[own])
+        parts.append(HeldOut(score.value, score.stderr, squared, fitted, int(own.sum())))
+    return _together(parts)
 
 
 def held_out_folds(
@@ -114,32 +109,23 @@ def held_out_folds(
     Rows are never multiplied by those of another fold: a function that was fitted without the one has seen the other,
     whose noise it makes up for, and the score would come out below zero.
     """
-    source: Any = problem.source
-    chosen = source.order(groups)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
-    labels = np.arange(len(chosen)) if groups is None else _first_come(np.asarray(groups)[chosen])
+    chosen, labels = _choose_rows(problem, groups, seed)
     folds = fit.folds[numbers[chosen]]
     if not np.all(np.isfinite(fit.fold_weights)):
         return None
     units = [len(np.unique(labels[folds == fold])) for fold in range(len(fit.fold_weights))]
     if min(units) < 2 * SCORE_FOLDS or np.bincount(folds).min() < 6 * SCORE_FOLDS:
         return None
-    scores, squared, fitted = [], [], []
+    parts = []
     for fold in range(len(units)):
         inside = folds == fold
-        terms = double_terms_of(problem, _rows(source.table, chosen[inside]))
+        terms = double_terms_of(problem, _rows(finite_data(problem).table, chosen[inside]))
         points = terms.points.reshape(-1, terms.points.shape[2])
-        own, whole = (values.reshape(terms.weights.shape) for values in fit.judge(points, fold))
-        scores.append(score_of(problem, terms, own, folds=SCORE_FOLDS, seed=seed, groups=labels[inside]))
-        squared.append(float(np.mean((terms.moment(own) - terms.target) ** 2)))
-        fitted.append(float(np.mean((terms.moment(whole) - terms.target) ** 2)))
-    shares = np.bincount(folds) / len(folds)
-    return HeldOut(
-        float(shares @ [score.value for score in scores]),
-        float(np.sqrt(np.sum((shares * [score.stderr for score in scores]) ** 2))),
-        float(shares @ squared),
-        float(shares @ fitted),
-        len(chosen),
-    )
+        both = [values.reshape(terms.weights.shape) for values in fit.judge(points, fold)]
+        score = score_of(problem, terms, both[0], folds=SCORE_FOLDS, seed=seed, groups=labels[inside])
+        squared, fitted = (float(np.mean((terms.moment(values) - terms.target) ** 2)) for values in both)
+        parts.append(HeldOut(score.value, score.stderr, squared, fitted, int(inside.sum())))
+    return _together(parts)
 
 
 def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:
@@ -149,8 +135,7 @@ def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> Hel
     enough = rows if groups is None else 3 * len(np.unique(groups))
     if min(rows, enough) < FEWEST_NEW or not problem.loss.quadratic:
         return None
-    score = _score(problem, function, data.table, groups)
-    squared = mean_square(problem, _plain(function))
+    score, squared = _judge(problem, _plain(function), data.table, groups)
     return HeldOut(score.value, score.stderr, squared, squared, rows)
 
 
@@ -175,54 +160,58 @@ def held_out_once(
     HeldOut or None
         The score; None for few rows.
     """
-    sample, labels = _sample(problem, groups, seed)
+    chosen, labels = _choose_rows(problem, groups, seed)
     folds = _folds(labels, seed)
     if folds is None:
         return None
+    sample = _rows(finite_data(problem).table, chosen)
     rest, kept = _rows(sample, folds != 0), _rows(sample, folds == 0)
     smaller: Problem = eqx.tree_at(lambda each: each.source, problem, Dataset(**rest))
     function = fit(smaller)
-    score = _score(problem, function, kept, labels[folds == 0])
-    squared, fitted = (mean_square(problem, function, part) for part in (kept, rest))
+    score, squared = _judge(problem, function, kept, labels[folds == 0])
+    terms = double_terms_of(problem, rest)
+    fitted = float(np.mean((terms.moment(values_at(function, terms.points)) - terms.target) ** 2))
     return HeldOut(score.value, score.stderr, squared, fitted, int(np.sum(folds == 0)))
 
 
-def _score(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample, labels: np.ndarray) -> Any:
-    return honest_score(problem, _plain(function), sample=sample, folds=SCORE_FOLDS, groups=labels)
+def _judge(
+    problem: Problem, function: Callable[[Floats], Any], sample: Sample, labels: ArrayLike | None
+) -> tuple[Score, float]:
+    """The honest score on samples that f has not seen, and the mean of (moment(f) - y)² there, noise and all."""
+    terms = double_terms_of(problem, sample)
+    values = values_at(function, terms.points)
+    score = score_of(problem, terms, values, folds=SCORE_FOLDS, groups=labels)
+    return score, float(np.mean((terms.moment(values) - terms.target) ** 2))
 
 
-def _plain(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
-    """The function in NumPy where it is linear in features: nothing is compiled, and no digit lost."""
-    if not isinstance(function, LinearFunction):
-        return function
-    features, weights = function.features, function.weights
-    return lambda points: features(points) @ weights
+def _together(parts: list[HeldOut]) -> HeldOut:
+    """What several folds show, each counted by its rows."""
+    rows = [part.rows for part in parts]
+    shares = np.array(rows) / sum(rows)
+    value, squared, fitted = (
+        float(shares @ [getattr(part, name) for part in parts]) for name in ("value", "squared", "fitted")
+    )
+    stderr = float(np.sqrt(np.sum((shares * [part.stderr for part in parts]) ** 2)))
+    return HeldOut(value, stderr, squared, fitted, sum(rows))
 
 
-def mean_square(problem: Problem, function: Callable[[np.ndarray], Any], sample: Sample | None = None) -> float:
-    """The mean of (moment(f) - y)² over the samples, noise and all."""
-    total, rows = 0.0, 0
-    for terms in iter_terms(problem, sample):
-        values = np.asarray(function(terms.points.reshape(-1, terms.points.shape[-1])), dtype=np.float64)
-        moment = np.sum(terms.weights * values.reshape(terms.weights.shape), axis=1) + terms.offset
-        total, rows = total + float(np.sum((moment - terms.target) ** 2)), rows + len(moment)
-    return total / rows
+def _plain(function: LinearFunction) -> Callable[[Floats], Any]:
+    """The function in NumPy: nothing is compiled, and no digit lost."""
+    return lambda points: function.features(points) @ function.weights
 
 
-def _sample(problem: Problem, groups: Any, seed: int) -> tuple[Sample, np.ndarray]:
-    """At most `ROWS` rows of the data, the same whatever order they come in, and the number of each one's group."""
-    source = problem.source
-    if not isinstance(source, Dataset):
-        raise RuntimeError("a closed form was fitted to a finite data set")
-    chosen = source.order(groups)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
-    labels = np.arange(len(chosen)) if groups is None else _first_come(np.asarray(groups)[chosen])
-    return _rows(source.table, chosen), labels
+def _choose_rows(problem: Problem, groups: ArrayLike | None, seed: int) -> tuple[Integers, Integers]:
+    """At most `ROWS` rows of the data, the same whatever order they come in, and the number of each one's group.
 
-
-def _first_come(labels: np.ndarray) -> np.ndarray:
-    """The number (n,) of each label, in the order in which they first appear: what they are called does not matter."""
-    _, first, number = np.unique(labels, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[number])
+    Groups are numbered in the order in which they first appear: what they are called does not matter.
+    """
+    source = finite_data(problem)
+    labels = None if groups is None else np.asarray(groups)
+    chosen = source.order(labels)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
+    if labels is None:
+        return chosen, np.arange(len(chosen))
+    _, first, number = np.unique(labels[chosen], return_index=True, return_inverse=True)
+    return chosen, np.argsort(np.argsort(first))[number]
 
 
 def _folds(labels: np.ndarray, seed: int) -> np.ndarray | None:

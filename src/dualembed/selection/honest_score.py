@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
+from dualembed.linear.sums import number_groups
 from dualembed.losses import Loss
 from dualembed.problems.base import Problem, Terms, finite_data, terms_numpy
 from dualembed.selection.regression import cross_fit
@@ -175,15 +176,10 @@ def _units(groups: Any, rows: int, *, folds: int) -> np.ndarray:
             f"an honest score over {folds} folds needs at least {6 * folds} rows, not {rows}; "
             "give more rows or fewer folds"
         )
-    if groups is None:
-        return np.arange(rows)
-    labels = np.asarray(groups)
-    if labels.shape != (rows,):
-        raise checks.InputError(f"groups must have shape ({rows},), one label a row, but has {labels.shape}")
-    distinct, units = np.unique(labels, return_inverse=True)
-    if len(distinct) < 2 * folds:
+    units = number_groups(groups, rows)
+    if units.max() + 1 < 2 * folds:
         raise checks.InputError(
-            f"an honest score over {folds} folds needs at least {2 * folds} groups, not {len(distinct)}; "
+            f"an honest score over {folds} folds needs at least {2 * folds} groups, not {units.max() + 1}; "
             "give more groups or fewer folds"
         )
     return units

@@ -13,7 +13,8 @@ import numpy as np
 
 from dualembed import checks, kernels
 from dualembed.kernels import Kernel, Sum
-from dualembed.problems.base import Problem, iter_terms
+from dualembed.linear.averaging import deviations
+from dualembed.problems.base import Problem, read_terms
 from dualembed.selection.evidence import (
     Instruments,
     Maximum,
@@ -28,7 +29,6 @@ from dualembed.selection.evidence import (
     posterior_points,
 )
 from dualembed.solvers.base import Choice
-from dualembed.sources import Dataset
 from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap, whitened
 from dualembed.tuning import SEARCH
@@ -103,22 +103,18 @@ class Model:
 
 
 def read_moments(problem: Problem) -> MomentSample:
-    if not isinstance(problem.source, Dataset):
-        raise checks.InputError("a model is chosen on a finite data set; use sources.Dataset as the source")
-    tiles = list(iter_terms(problem))
-    rows = sum(len(tile.target) for tile in tiles)
+    """What the rows of a finite data set say, all of them."""
+    terms = read_terms(problem)
+    rows, target = len(terms.target), terms.target - terms.offset
     if rows < FEWEST:
-        found = "1 sample" if rows == 1 else f"{rows} samples"
-        raise checks.InputError(f"choosing a model needs at least {FEWEST} rows, not {found}; give more")
-    points, weights, offset, target, context = (
-        np.concatenate([getattr(tile, name) for tile in tiles])
-        for name in ("points", "weights", "offset", "target", "context")
-    )
-    for name, values in (("points", points), ("weights", weights), ("target", target - offset), ("context", context)):
+        given = "1 sample" if rows == 1 else f"{rows} samples"
+        raise checks.InputError(f"choosing a model needs at least {FEWEST} rows, not {given}; give more")
+    read = {"points": terms.points, "weights": terms.weights, "target": target, "context": terms.context}
+    for name, values in read.items():
         checks.array(f"Terms.{name}", values)
-    columns = tuple(j for j in range(context.shape[1]) if not np.array_equal(context[:, j], target)) or (0,)
-    known = np.asarray(tiles[0].known or (False,) * weights.shape[1], dtype=bool)
-    return MomentSample(points, weights, target - offset, context, known, columns)
+    distinct = [j for j, column in enumerate(terms.context.T) if not np.array_equal(column, terms.target)]
+    known = np.asarray(terms.known or (False,) * terms.weights.shape[1], dtype=bool)
+    return MomentSample(**read, known=known, columns=tuple(distinct) or (0,))
 
 
 def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list[Choice]]:
@@ -350,9 +346,3 @@ def _steps(model: Model, search: MomentSample) -> list[Choice]:
 
 def _listed(values: np.ndarray) -> str:
     return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
-
-
-def deviations(columns: np.ndarray) -> np.ndarray:
-    """The standard deviation of each column; 1 for a constant one, whose bandwidth does not matter."""
-    deviation = columns.std(axis=0)
-    return np.where(deviation > 1e-12 * np.maximum(np.abs(columns).max(axis=0), 1e-300), deviation, 1.0)
