@@ -19,7 +19,7 @@ from dualembed.baselines.least_squares import constant_feature
 from dualembed.links import Direct
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
-from dualembed.schedules import OffsetSqrt, Power, Schedule
+from dualembed.schedules import Power, Schedule
 from dualembed.solvers.stochastic import PILOT, Seen, StochasticSolver
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.basis import Basis
@@ -54,11 +54,6 @@ class ResidualGradient(StochasticSolver):
 
     title: ClassVar[str] = "residual gradient"
     has_dual: ClassVar[bool] = False
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def slopes(self, saddle: Saddle, seen: Seen) -> tuple[jax.Array, jax.Array]:
         """loss'_y(moment) w_k / B, and none in the dual."""
@@ -99,11 +94,6 @@ class DoubleSampling(StochasticSolver):
 
     title: ClassVar[str] = "double sampling"
     has_dual: ClassVar[bool] = False
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle as it is, once its samples are known to be double."""
@@ -155,11 +145,6 @@ class VirtualSamples(StochasticSolver):
     title: ClassVar[str] = "SGD on virtual samples"
     has_dual: ClassVar[bool] = False
 
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
-
     def check(self, saddle: Saddle, terms: Terms) -> None:
         """Raise one clear sentence unless every moment is an average of f."""
         if checks.traced(terms):
@@ -204,8 +189,6 @@ class SCGD(StochasticSolver):
 
     title: ClassVar[str] = "SCGD"
 
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
     primal_step: Schedule = eqx.field(default_factory=lambda: Power(1.0, 0.75))
     dual_step: Schedule | None = eqx.field(default_factory=lambda: Power(1.0, 0.5))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, final
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -17,7 +16,6 @@ from dualembed.baselines.least_squares import check_first_point
 from dualembed.baselines.residual_gradient import check_square
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
-from dualembed.schedules import OffsetSqrt, Schedule
 from dualembed.solvers.stochastic import PILOT, Seen, StochasticSolver
 from dualembed.spaces.base import FunctionSpace, Layout
 from dualembed.spaces.basis import Basis
@@ -48,11 +46,6 @@ class TD0(StochasticSolver):
 
     title: ClassVar[str] = "TD(0)"
     has_dual: ClassVar[bool] = False
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
         """Raise one clear sentence where the context is not the first point."""
@@ -89,11 +82,6 @@ class TDC(StochasticSolver):
     """
 
     title: ClassVar[str] = "TDC"
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle with the primal's features on both sides."""
@@ -136,11 +124,6 @@ class GTD2(StochasticSolver):
     """
 
     title: ClassVar[str] = "GTD2"
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def prepared(self, key: jax.Array, saddle: Saddle) -> Saddle:
         """The saddle with the primal's features on both sides."""

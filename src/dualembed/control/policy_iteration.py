@@ -25,7 +25,6 @@ from dualembed.kernels import Categorical, Columns, Gaussian
 from dualembed.problems import ActionValue, Terms
 from dualembed.progress import track
 from dualembed.saddle import Saddle
-from dualembed.schedules import OffsetSqrt, Schedule
 from dualembed.solvers.base import EarlyStopWarning, Probe, Result, Solver, solve
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.stochastic import Seen, StochasticSolver
@@ -458,11 +457,6 @@ class QLearning(StochasticSolver):
     """
 
     title: ClassVar[str] = "Q-learning"
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
         """As Embedding-SGD, after a warning."""

@@ -13,7 +13,6 @@ from dualembed import checks
 from dualembed.links import Direct
 from dualembed.problems.base import Terms
 from dualembed.saddle import Saddle
-from dualembed.schedules import OffsetSqrt, Schedule
 from dualembed.solvers.stochastic import Seen, StochasticSolver
 from dualembed.spaces.base import Layout
 from dualembed.spaces.features import FeatureMap
@@ -44,11 +43,6 @@ class EmbeddingSGD(StochasticSolver):
     """
 
     title: ClassVar[str] = "Embedding-SGD"
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
     preconditioner: Preconditioner | None = None
 
     def __check_init__(self) -> None:
@@ -105,11 +99,6 @@ class CentredEmbeddingSGD(StochasticSolver):
     """
 
     title: ClassVar[str] = "centred Embedding-SGD"
-
-    steps: int = eqx.field(default=2000, static=True)
-    batch: int = eqx.field(default=50, static=True)
-    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
-    dual_step: Schedule | None = None
 
     def check(self, saddle: Saddle, terms: Terms) -> None:
         """Raise one clear sentence for another loss, or a link."""

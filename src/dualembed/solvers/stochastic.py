@@ -14,7 +14,7 @@ from dualembed import checks
 from dualembed.problems.base import Terms
 from dualembed.progress import track
 from dualembed.saddle import Saddle
-from dualembed.schedules import Schedule
+from dualembed.schedules import OffsetSqrt, Schedule
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.sources import Dataset, Plan, PlannedSource, Sample
 from dualembed.spaces.base import FunctionSpace, Layout, Update
@@ -46,23 +46,23 @@ class StochasticSolver(Solver):
 
     Parameters
     ----------
-    steps : int
+    steps : int, default=2000
         Number of steps.
-    batch : int
+    batch : int, default=50
         Samples per step.
-    primal_step : Schedule
+    primal_step : Schedule, default=OffsetSqrt(1.0, 1.0)
         Step sizes of f.
-    dual_step : Schedule or None
-        Step sizes of u; None for those of f.
+    dual_step : Schedule, optional
+        Step sizes of u; by default those of f.
     """
 
     title: ClassVar[str]  # its name in messages
     has_dual: ClassVar[bool] = True  # without, the dual function stays zero and costs nothing
 
-    steps: eqx.AbstractVar[int]
-    batch: eqx.AbstractVar[int]
-    primal_step: eqx.AbstractVar[Schedule]
-    dual_step: eqx.AbstractVar[Schedule | None]  # the primal's where none is given
+    steps: int = eqx.field(default=2000, static=True)
+    batch: int = eqx.field(default=50, static=True)
+    primal_step: Schedule = eqx.field(default_factory=lambda: OffsetSqrt(1.0, 1.0))
+    dual_step: Schedule | None = None  # those of the primal
 
     def __check_init__(self) -> None:
         checks.count("steps", self.steps)
