@@ -13,15 +13,15 @@ import pytest
 
 from dualembed import kernels, spaces
 from dualembed.checks import InputError
-from dualembed.saving.encoding import Builder, Describer
+from dualembed.saving.encoding import Decoder, Encoder
 from dualembed.spaces.base import Layout
 
 
 def round_trip(value: Any) -> Any:
     """A part of a model after a round trip through its description."""
-    describer = Describer()
+    describer = Encoder()
     node = describer.value(value, "place")
-    return Builder(describer.tensors, {}).value(node)
+    return Decoder(describer.tensors, {}).value(node)
 
 
 PARTS: dict[str, Any] = {
@@ -115,6 +115,6 @@ def test_a_network_trains_again_with_its_default_optimiser_only() -> None:
 
 
 def test_equal_arrays_are_stored_once() -> None:
-    describer = Describer()
+    describer = Encoder()
     describer.value([np.ones(3), jnp.ones(3), np.ones(3), np.ones((1, 3)), np.ones(3, dtype=np.float32)], "place")
     assert len(describer.tensors) == 3

@@ -64,7 +64,7 @@ class Answer(Estimate):
     verdict : Verdict or None
         How far to trust it; None if nothing was judged.
     warnings : tuple of str
-        What to worry about.
+        What speaks against trusting it.
     negative : float or None
         Share of the rows' weights that is negative (docs/guide.md).
     effective : float or None
@@ -212,36 +212,36 @@ def judge(
     of groups of rows that carry what the answer varies by; `constant` whether the data vary in nothing that f is of;
     `starts` the number of starts of episodes that are asked about, if it is such.
     """
-    found, reasons = [Verdict.SOLID], []
+    verdicts, reasons = [Verdict.SOLID], []
 
     def add(value: float, rule: tuple[float, float], reason: str) -> None:
         if value >= rule[0]:
-            found.append(Verdict.NOT_ANSWERABLE if value >= rule[1] else Verdict.FRAGILE)
+            verdicts.append(Verdict.NOT_ANSWERABLE if value >= rule[1] else Verdict.FRAGILE)
             reasons.append(reason)
 
     if not finite:
-        found.append(Verdict.NOT_ANSWERABLE)
+        verdicts.append(Verdict.NOT_ANSWERABLE)
         reasons.append("without some of the data there is no answer at all, so that its error is not known")
     agreed = finite and relative < RULES.negligible and not outside
     if negative is not None and not agreed:
         add(negative, RULES.negative, _negative_reason(negative))
     if outside >= RULES.outside[0]:
-        found.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
+        verdicts.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
         reasons += outside_warning(outside - unseen)  # of the others it is said why
     add(unseen, RULES.outside, _unseen_reason(unseen))
     if finite:
         add(relative, RULES.relative, _relative_reason(relative))
     if carried is not None and carried < RULES.carried and not (finite and relative < RULES.small and not outside):
-        found.append(Verdict.FRAGILE)
+        verdicts.append(Verdict.FRAGILE)
         reasons.append(CARRIED_BY_FEW)
     if constant:
-        found.append(Verdict.FRAGILE)
+        verdicts.append(Verdict.FRAGILE)
         reasons.append(NOTHING_VARIES)
     if starts is not None and starts < RULES.starts:
-        found.append(Verdict.FRAGILE)
+        verdicts.append(Verdict.FRAGILE)
         reasons.append(_starts_reason(starts))
     order = list(Verdict)
-    return max(found, key=order.index), tuple(reasons)
+    return max(verdicts, key=order.index), tuple(reasons)
 
 
 CARRIED_BY_FEW = (

@@ -67,12 +67,12 @@ class Summary:
     @property
     def error(self) -> HeldOut | None:
         """The honest error on rows left out; None for few rows or episodes, and for losses other than the square."""
-        found: HeldOut | None = self.diagnostics.held_out
-        return found
+        error: HeldOut | None = self.diagnostics.held_out
+        return error
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to worry about, each once: in the fit, and in the headline."""
+        """Warnings about the fit and about the headline, each once."""
         return tuple(dict.fromkeys([*self.diagnostics.warnings, *self.headline.warnings]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class Summary:
 
     def error_text(self) -> str:
         """The honest error in a sentence, or why there is none."""
-        found = self.error
-        if found is None:
+        error = self.error
+        if error is None:
             return NO_ERROR
         return (
-            f"Honest error on rows left out: {format_estimate(found.value, found.stderr)} ({self.task.error}; the "
-            f"naive one, {format_number(found.squared)}, counts the noise of single rows). {self.error_verdict()}"
+            f"Honest error on rows left out: {format_estimate(error.value, error.stderr)} ({self.task.error}; the "
+            f"naive one, {format_number(error.squared)}, counts the noise of single rows). {self.error_verdict()}"
         )
 
     def error_verdict(self) -> str:
@@ -144,16 +144,16 @@ class Summary:
         return "\n".join([*lines, self.error_text(), *(f"Warning: {each}." for each in self.warnings)])
 
     def _error_dict(self) -> dict[str, Any] | None:
-        found = self.error
-        if found is None:
+        error = self.error
+        if error is None:
             return None
         return {
             "what": self.task.error,
-            "value": found.value,
-            "stderr": found.stderr,
-            "rows": found.rows,
-            "naive": found.squared,
-            "naive_on_fitted_rows": found.fitted,
+            "value": error.value,
+            "stderr": error.stderr,
+            "rows": error.rows,
+            "naive": error.squared,
+            "naive_on_fitted_rows": error.fitted,
         }
 
 
@@ -168,8 +168,8 @@ NO_ERROR = (
 
 def headline_text(answer: Answer) -> str:
     """The answer in a sentence, with the verdict on it and what that means."""
-    said = f"{answer.title} is {answer.text()}"
-    return f"{said}." if answer.verdict is None else f"{said}, which is {verdict_text(answer)}"
+    text = f"{answer.title} is {answer.text()}"
+    return f"{text}." if answer.verdict is None else f"{text}, which is {verdict_text(answer)}"
 
 
 def verdict_text(answer: Answer) -> str:
@@ -184,19 +184,19 @@ def estimate_cells(answer: Answer) -> list[str]:
     return [format_estimate(answer.value, answer.stderr), ends]
 
 
-def is_wrong(found: HeldOut) -> bool:
+def is_wrong(error: HeldOut) -> bool:
     """Whether the honest error is more than chance."""
-    return bool(found.value > SIGNIFICANT * found.stderr)
+    return bool(error.value > SIGNIFICANT * error.stderr)
 
 
-def error_verdict(found: HeldOut) -> str:
+def error_verdict(error: HeldOut) -> str:
     """Whether the data can tell the function from a right one, in a sentence."""
-    if is_wrong(found):
+    if is_wrong(error):
         return (
             "The data can tell that the function is still wrong: its equation is off by about "
-            f"{format_number(found.value**0.5)} on typical rows."
+            f"{format_number(error.value**0.5)} on typical rows."
         )
-    if found.inconclusive:
+    if error.inconclusive:
         return (
             "The data cannot tell how wrong the function is: the noise of the honest error is as large as anything it "
             "could be. More rows or episodes would tell."

@@ -110,9 +110,11 @@ class Task:
     @staticmethod
     def from_dict(record: dict[str, Any]) -> Task:
         """The task of a record that `to_dict` gave."""
-        found: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in record.items()}
-        found["settings"] = tuple(Setting(**each) for each in record["settings"])
-        return Task(**found)
+        fields: dict[str, Any] = {
+            name: tuple(each) if isinstance(each, list) else each for name, each in record.items()
+        }
+        fields["settings"] = tuple(Setting(**each) for each in record["settings"])
+        return Task(**fields)
 
 
 class Fitted(Protocol):

@@ -58,7 +58,7 @@ class Answering(Learner):
             points, _ = question.flat()
             return answer_from_paths(self.paths_, question, unseen=self._unseen(points))
         return answer_from_spreads(
-            self.function_, self._spreads(), question, size=self._size(), warnings=self._worries(question)
+            self.function_, self._spreads(), question, size=self._size(), warnings=self._question_warnings(question)
         )
 
     def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
@@ -109,8 +109,8 @@ class Answering(Learner):
     def _findings(self, headline: Answer) -> Findings:
         """What there is to say besides the headline: f over the rows of the data."""
         points = self._middle() if self.sample_ is None else self.sample_.points
-        mean, found = self._answer(Question.mean("the mean over the rows of the data", points)), self._at(points)
-        ends = {"lowest": float(found.min()), "highest": float(found.max())}
+        mean, predicted = self._answer(Question.mean("the mean over the rows of the data", points)), self._at(points)
+        ends = {"lowest": float(predicted.min()), "highest": float(predicted.max())}
         facts = {"mean": mean.to_dict(), **ends, "rows": 1 if self.sample_ is None else self.sample_.seen}
         if self.sample_ is None:
             return Findings(facts=facts)
@@ -136,19 +136,19 @@ class Answering(Learner):
         """
         if return_std and self.paths_ is not None:
             return self.paths_.evaluate(points, strays + self._unseen(points))
-        found = values(self.function_, points)
-        return (found, self._std(points, strays)) if return_std else found
+        predicted = values(self.function_, points)
+        return (predicted, self._std(points, strays)) if return_std else predicted
 
     def _std(self, points: np.ndarray, strays: Any = 0.0) -> np.ndarray:
         if self.paths_ is not None:
             return np.asarray(self._predicted(points, return_std=True, strays=strays)[1])
-        found = np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
-        return np.hypot(found, self._size() * strays) if np.any(strays) else found
+        errors = np.asarray(np.max([spread.std(points) for spread in self._spreads()], axis=0))
+        return np.hypot(errors, self._size() * strays) if np.any(strays) else errors
 
     def _interval(self, points: np.ndarray, level: float, strays: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        found, std = self._predicted(points, return_std=True, strays=strays)
+        predicted, std = self._predicted(points, return_std=True, strays=strays)
         half = self._quantile(level) * std
-        return found - half, found + half
+        return predicted - half, predicted + half
 
     def _quantile(self, level: float) -> float:
         """How many standard errors an interval of that level reaches to either side."""
@@ -173,8 +173,8 @@ class Answering(Learner):
         """The standard deviation of f over the data, as far as it is known: what a guess may be off by."""
         return 0.0 if self.paths_ is None else self.paths_.size
 
-    def _worries(self, question: Question) -> tuple[str, ...]:
-        """What to worry about in a question, for fits that do not know what answers rest on."""
+    def _question_warnings(self, question: Question) -> tuple[str, ...]:
+        """Warnings about a question, for fits that do not know what answers rest on."""
         return outside_warning(share_of(question.flat()[1], question.strays() > 0))
 
     def _middle(self) -> np.ndarray:

@@ -260,12 +260,12 @@ class Estimator(Answering):
         """
         contexts = self._contexts(table)
         if self.witness_ is None:
-            found = np.asarray(self.dual_.function(contexts), dtype=np.float64)
+            witnessed = np.asarray(self.dual_.function(contexts), dtype=np.float64)
             if return_std:
                 raise checks.InputError("the witness has standard errors after a closed form only; use solver='auto'")
-            return found
-        found = self.witness_.values(contexts)
-        return (found, self.witness_.std(contexts)) if return_std else found
+            return witnessed
+        witnessed = self.witness_.values(contexts)
+        return (witnessed, self.witness_.std(contexts)) if return_std else witnessed
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
@@ -313,8 +313,8 @@ class Estimator(Answering):
         parts = {name: coding.locate(getattr(table, name)) for name, coding in pairs}
         counts = {name: len(points) for name, (points, _) in parts.items()}
         if len({*counts.values()}) > 1:
-            said = ", but ".join(f"{count} {name}" for name, count in counts.items())
-            raise checks.InputError(f"there are {said}; give one a row")
+            both = ", but ".join(f"{count} {name}" for name, count in counts.items())
+            raise checks.InputError(f"there are {both}; give one a row")
         points, strays = zip(*parts.values(), strict=True)
         return np.concatenate(points, axis=1), np.sum(strays, axis=0)
 

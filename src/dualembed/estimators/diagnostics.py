@@ -25,7 +25,7 @@ FEW = 10  # effective rows for each degree of freedom
 
 
 class ReliabilityWarning(UserWarning):
-    """A worry of `diagnostics_.warnings` that no answer should be read without."""
+    """One of `diagnostics_.warnings` that no answer should be read without."""
 
 
 TrustWarning = ReliabilityWarning  # as it was called first
@@ -40,7 +40,7 @@ class Diagnostics:
     nothing; `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage`
     the share of each endogenous column's variance that the instruments predict on rows left out, `first_stage_rows` how
     many rows were looked at for it (of rows that arrive in parts, those of the largest part; at most 4,096); `overlap`
-    that of importance weights. `warnings` say in plain words what to worry about.
+    that of importance weights. `warnings` say in plain words what speaks against the fit.
     """
 
     rows: int
@@ -55,22 +55,24 @@ class Diagnostics:
 
     def sentences(self) -> list[str]:
         """How much the data determine, how noisy they are, and how strong instruments are, in plain words."""
-        found = []
+        sentences = []
         if self.degrees_of_freedom is not None:
-            found.append(
+            sentences.append(
                 f"The data determine about {self.degrees_of_freedom:.1f} directions of the function; the rest is "
                 "smoothness that was assumed."
             )
         if self.residual_variance is not None:
-            found.append(f"The noise of a single row has a variance of about {format_number(self.residual_variance)}.")
-        found += self.strengths()
+            sentences.append(
+                f"The noise of a single row has a variance of about {format_number(self.residual_variance)}."
+            )
+        sentences += self.strengths()
         if self.overlap is not None:
-            found.append(
+            sentences.append(
                 f"After importance weighting the data are worth {self.overlap.effective_sample_size:,.0f} rows "
                 f"({100 * self.overlap.share:.0f} %); the largest weight is {format_number(self.overlap.largest)} "
                 "times the mean."
             )
-        return found
+        return sentences
 
     def strengths(self) -> list[str]:
         """How strong the instruments are for the columns that they are to move, the weakest first."""
@@ -87,10 +89,10 @@ class Diagnostics:
     def __str__(self) -> str:
         lines = [f"rows: {self.rows:,}"]
         if self.held_out is not None:
-            found = self.held_out
-            told = ", which tells nothing" if found.inconclusive else ""
-            size = f"{found.value:.4g} ± {found.stderr:.2g}"
-            lines.append(f"honest held-out error: {size} (on {found.rows:,} rows){told}")
+            error = self.held_out
+            note = ", which tells nothing" if error.inconclusive else ""
+            size = f"{error.value:.4g} ± {error.stderr:.2g}"
+            lines.append(f"honest held-out error: {size} (on {error.rows:,} rows){note}")
         else:
             lines.append("honest held-out error: none, for too few rows or episodes, or a loss other than the square")
         if self.degrees_of_freedom is not None:
@@ -144,12 +146,12 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
         fitted = cross_fit(context, values, blocks, uses=uses, rng=rng)[0]
         return float(np.mean((values - fitted) ** 2))
 
-    found = []
+    shares = []
     for column, name in enumerate(names):
         values, context = np.asarray(terms.points)[:, 0, column], np.asarray(terms.context)
         share = 1 - left(values, context) / max(left(values, context[:, instruments:]), np.finfo(float).tiny)
-        found.append((name, float(max(share, 0.0))))
-    return FirstStage(tuple(found), rows)
+        shares.append((name, float(max(share, 0.0))))
+    return FirstStage(tuple(shares), rows)
 
 
 def first_stage_warnings(shares: tuple[tuple[str, float], ...]) -> list[str]:
@@ -176,15 +178,15 @@ def unseen_levels(problem: Problem, codings: Sequence[Coding]) -> list[str]:
     ends = np.cumsum([coding.dimension for coding in codings])
     for terms in iter_terms(problem):
         leads = terms.points[:, 1:][terms.weights[:, 1:] != 0]
-        for points, found in ((terms.points[:, 0], before), (leads, after)):
-            for coding, part, levels in zip(codings, np.split(points, ends[:-1], axis=1), found, strict=True):
+        for points, seen in ((terms.points[:, 0], before), (leads, after)):
+            for coding, part, levels in zip(codings, np.split(points, ends[:-1], axis=1), seen, strict=True):
                 for name, own in coding.levels_at(part).items():
                     levels[name] = levels.get(name, set()) | own
     return [
-        worry
+        warning
         for coding, here, there in zip(codings, before, after, strict=True)
         for name in here
-        for worry in _never_seen(coding.role, name, here[name], there[name])
+        for warning in _never_seen(coding.role, name, here[name], there[name])
     ]
 
 

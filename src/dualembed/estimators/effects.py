@@ -231,7 +231,7 @@ class Effects(Estimator):
             begin += coding.dimension if self._moves_coded else len(coding.columns)
         return known
 
-    def _worries(self, question: Question) -> tuple[str, ...]:
+    def _question_warnings(self, question: Question) -> tuple[str, ...]:
         if self.sample_ is None:
             return ()
         known, scale = self.sample_.points, deviations(self.sample_.points)

@@ -202,7 +202,7 @@ class Learner(BaseEstimator):
             if not issubclass(each.category, EarlyStopWarning):
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
-    def _add_warnings(self, worries: Sequence[str], **found: Any) -> None:
+    def _add_warnings(self, more: Sequence[str], **fields: Any) -> None:
         """Add to the diagnostics."""
-        notes = (*self.diagnostics_.warnings, *worries)
-        self.diagnostics_ = dataclasses.replace(self.diagnostics_, warnings=notes, **found)
+        notes = (*self.diagnostics_.warnings, *more)
+        self.diagnostics_ = dataclasses.replace(self.diagnostics_, warnings=notes, **fields)

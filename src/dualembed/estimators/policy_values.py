@@ -188,7 +188,7 @@ class PolicyValueEstimator(TransitionEstimator):
         return Question(first.words, ((1.0, sampled),))
 
     def _judge(self) -> None:
-        """Note what to worry about in the policy's value."""
+        """Keep the policy's value, and its warnings with the diagnostics."""
         if self.paths_ is not None and self.paths_.headline is not None:
             self._headline_answer = self.value()
             self._add_warnings(self._headline_answer.warnings)
@@ -202,10 +202,10 @@ class PolicyValueEstimator(TransitionEstimator):
         return self._headline_answer or self._value_at_starts(self.starts_)
 
     def _findings(self, headline: Answer) -> Findings:
-        found = super()._findings(headline)
-        facts = {**found.facts, "discount": self.discount}
+        findings = super()._findings(headline)
+        facts = {**findings.facts, "discount": self.discount}
         if self.starts_ is None:
-            return found._replace(facts=facts)
+            return findings._replace(facts=facts)
         part = self.starts_.parts[0][1]
         episodes = None if part.groups is None else len(part.points)
         where = "the next states of the data (what it does at the starts of episodes is not known)"
@@ -213,4 +213,4 @@ class PolicyValueEstimator(TransitionEstimator):
             where = "the start of 1 episode" if episodes == 1 else f"the starts of {pluralise(episodes, 'episode')}"
         facts["policy_value"] = {**headline.to_dict(), "where": where, "episodes": episodes}
         remark = f"It is the sum of its rewards at discount {self.discount:g}, on average over {where}."
-        return found._replace(facts=facts, remarks=(remark, *found.remarks))
+        return findings._replace(facts=facts, remarks=(remark, *findings.remarks))

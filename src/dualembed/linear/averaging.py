@@ -180,10 +180,10 @@ class Weighing:
             level = 0.0 if self.offset is None else self.offset.answers(self.headline, self.into)[0]
 
         def looks(weights: np.ndarray) -> list[np.ndarray]:
-            found = [at @ weights.T + beside]
+            answers = [at @ weights.T + beside]
             if vectors is not None:
-                found.append(np.einsum("km,km->k", vectors, weights) + level)
-            return [_logarithm(each) for each in found] if self.positive else found
+                answers.append(np.einsum("km,km->k", vectors, weights) + level)
+            return [_logarithm(each) for each in answers] if self.positive else answers
 
         return solution_path(features, sums, SEARCH.ridges, looks=looks, shares=self.shares)
 
@@ -286,20 +286,20 @@ def excess(average: Average, rows: Rows, groups: np.ndarray) -> list[np.ndarray]
     best = int(np.argmin(np.where(considered, errors.mean(axis=0), np.inf)))
     worse = errors - errors[:, [best]]
     stderr = worse.std(axis=0, ddof=1) / np.sqrt(len(numbers))
-    found = np.divide(np.maximum(worse.mean(axis=0), 0), stderr, out=np.zeros(len(stderr)), where=stderr > 0)
-    found = np.where(sound, found, HOPELESS)
-    return list(np.split(found, np.cumsum([len(path.ridges) for path in average.paths])[:-1]))
+    merits = np.divide(np.maximum(worse.mean(axis=0), 0), stderr, out=np.zeros(len(stderr)), where=stderr > 0)
+    merits = np.where(sound, merits, HOPELESS)
+    return list(np.split(merits, np.cumsum([len(path.ridges) for path in average.paths])[:-1]))
 
 
 def _left_out(average: Average, points: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Every candidate without the row's group at one point a row, (n, E of all paths)."""
-    found = np.empty((len(points), sum(len(path.ridges) for path in average.paths)))
+    values = np.empty((len(points), sum(len(path.ridges) for path in average.paths)))
     for group in np.unique(groups):
         own = groups == group
         parts = [path.values_one_way(points[own], 1 + group) for path in average.paths]
         offset = 0.0 if average.offset is None else average.offset.values_one_way(points[own], 1 + group)
-        found[own] = np.concatenate(parts, axis=1) + offset
-    return found
+        values[own] = np.concatenate(parts, axis=1) + offset
+    return values
 
 
 def by_merit(weights: Sequence[np.ndarray], excesses: Sequence[np.ndarray]) -> list[np.ndarray]:

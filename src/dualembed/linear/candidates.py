@@ -91,8 +91,8 @@ class RidgePath(eqx.Module):
     def values(self, points: Floats) -> Floats:
         """f at points (n, d) for every ridge, each way: (E, n, K + 2)."""
         ridges, ways, size = self.weights.shape
-        found = evaluate_functions(self.features, self.weights.reshape(-1, size), points)
-        return np.moveaxis(found.reshape(len(points), ridges, ways), 0, 1)
+        values = evaluate_functions(self.features, self.weights.reshape(-1, size), points)
+        return np.moveaxis(values.reshape(len(points), ridges, ways), 0, 1)
 
     def values_one_way(self, points: np.ndarray, way: int) -> np.ndarray:
         """f at points (n, d) for every ridge: on all rows where `way` is 0, without group k where it is 1 + k."""

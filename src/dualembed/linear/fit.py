@@ -165,8 +165,8 @@ class LinearFit(eqx.Module):
         """(values, standard errors) of f at points (n, d), which may be further `beyond` the data than they show."""
         beyond = np.broadcast_to(beyond, len(points))
         blocks = [slice(start, start + BLOCK) for start in range(0, len(points), BLOCK)]
-        found = [self._evaluate(points[block], beyond[block]) for block in blocks]
-        values, errors = (np.concatenate(each) for each in zip(*found, strict=True)) if found else (np.zeros(0),) * 2
+        parts = [self._evaluate(points[block], beyond[block]) for block in blocks]
+        values, errors = (np.concatenate(each) for each in zip(*parts, strict=True)) if parts else (np.zeros(0),) * 2
         return values, errors
 
     def _evaluate(self, points: Floats, beyond: Floats) -> tuple[Floats, Floats]:
@@ -249,7 +249,7 @@ class LinearFit(eqx.Module):
 
     def representer(self, part: Functional) -> list[Floats]:
         """ω (m,) for each path: Σ ωᵀφ at a row's first point is the weight of its residual in the functional of f."""
-        found = []
+        representers = []
         for path, sums, shares in zip(self.candidates.paths, self.sums, self.candidates.weights, strict=True):
             vector = part.rows(path.features).mean(axis=0)
             omega = np.zeros(len(vector))
@@ -257,8 +257,8 @@ class LinearFit(eqx.Module):
             for ridge, share in zip(path.ridges, shares, strict=True):
                 if share > 0:
                     omega += share * LinearSystem(*means, ridge * sums.mean_square).representer(vector)
-            found.append(omega)
-        return found
+            representers.append(omega)
+        return representers
 
     def density(self, representer: Sequence[Floats], points: Floats) -> Floats:
         """The weights (n,) that rows with these first points (n, d) have."""

@@ -349,7 +349,7 @@ class MomentFit(eqx.Module):
                 theta = system.weights(penalty)
         else:
             theta = system.weights(penalty)
-        found = dataclasses.replace(self, sums=sums, weights=theta, penalty=penalty)
+        fit = dataclasses.replace(self, sums=sums, weights=theta, penalty=penalty)
         share = more.rows / sums.rows
-        own = gather_scores(problem, found.function, self.dual, groups=groups)
-        return dataclasses.replace(found, scores=(1 - share) * np.asarray(self.scores) + share * own)
+        own = gather_scores(problem, fit.function, self.dual, groups=groups)
+        return dataclasses.replace(fit, scores=(1 - share) * np.asarray(self.scores) + share * own)

@@ -43,7 +43,7 @@ def solution_path(
     scale, whole = sums.mean_square, sums.means()
     rests = [sums.means_without(group) for group in range(sums.groups)]
     columns = np.arange(1, 1 + sums.groups) % sums.target.shape[2]  # each group its own target, where there are some
-    found: list[Floats] = []
+    solutions: list[Floats] = []
     seen: list[Sequence[Floats]] = []
     for ridge in ridges:
         with warnings.catch_warnings():
@@ -56,11 +56,11 @@ def solution_path(
             ]
         # Where there is no solution without a group, nothing of it may pass for a number.
         others = [each if np.all(np.isfinite(each)) else np.full_like(each, np.nan) for each in others]
-        found.append(np.stack([theta, *others, system.debiased(theta)]))
-        seen.append(looks(found[-1]))
+        solutions.append(np.stack([theta, *others, system.debiased(theta)]))
+        seen.append(looks(solutions[-1]))
         if all(_ended(kind, shares) for kind in zip(*seen, strict=True)):
             break
-    return RidgePath(features, np.asarray(ridges[: len(found)], dtype=np.float64), np.stack(found))
+    return RidgePath(features, np.asarray(ridges[: len(solutions)], dtype=np.float64), np.stack(solutions))
 
 
 def _ended(answers: Sequence[Floats], shares: Floats) -> bool:
@@ -88,8 +88,8 @@ def jackknife(values: Floats, shares: Floats) -> Floats:
     h = 1 / np.asarray(shares)
     with np.errstate(invalid="ignore", over="ignore"):  # of an answer that is not there without some group
         pseudo = h * values[..., :1] - (h - 1) * values[..., 1:]
-        found = np.mean((pseudo - pseudo.mean(axis=-1, keepdims=True)) ** 2 / (h - 1), axis=-1)
-    return np.where(np.isfinite(found), found, np.inf)
+        variance = np.mean((pseudo - pseudo.mean(axis=-1, keepdims=True)) ** 2 / (h - 1), axis=-1)
+    return np.where(np.isfinite(variance), variance, np.inf)
 
 
 def ridge_bias(values: Floats) -> Floats:
@@ -221,12 +221,14 @@ class Average(eqx.Module):
 
     def _function(self, part: Functional) -> Floats:
         """Each row's Σ_j shares_j f(points_j) + constant, (n,)."""
-        found = np.zeros(len(part.points)) if part.constants is None else np.array(part.constants, dtype=np.float64)
+        values = np.zeros(len(part.points)) if part.constants is None else np.array(part.constants, dtype=np.float64)
         for path, weights in zip(self.paths, self.weights, strict=True):
-            found += part.rows(path.features) @ np.tensordot(weights[weights > 0], path.weights[weights > 0, 0], axes=1)
+            values += part.rows(path.features) @ np.tensordot(
+                weights[weights > 0], path.weights[weights > 0, 0], axes=1
+            )
         if self.offset is not None:
-            found += part.rows(self.offset.features) @ self.offset.weights[0, 0]
-        return found
+            values += part.rows(self.offset.features) @ self.offset.weights[0, 0]
+        return values
 
 
 def _variance_of_sum(parts: Floats) -> Floats:

@@ -215,7 +215,7 @@ def gather(
     """
     features = to_numpy(features)
     size, columns = features.size, 1 if offset is None else offset.weights.shape[1] - 1
-    found = Sums(
+    sums = Sums(
         np.zeros(count), np.zeros((count, size, size)), np.zeros((count, size, columns)), np.zeros((1, size, size))
     )
     for terms, parts in _by_group(problem, groups, count, sample):
@@ -224,12 +224,12 @@ def gather(
         target = (terms.target - terms.offset)[:, None]
         if offset is not None:
             target = target - moment_features(offset.features, terms.points, terms.weights) @ offset.weights[0, :-1].T
-        found.dual[0] += phi.T @ phi
+        sums.dual[0] += phi.T @ phi
         for group, own in parts:
-            found.count[group] += own.stop - own.start
-            found.cross[group] += phi[own].T @ g[own]
-            found.target[group] += phi[own].T @ target[own]
-    return found
+            sums.count[group] += own.stop - own.start
+            sums.cross[group] += phi[own].T @ g[own]
+            sums.target[group] += phi[own].T @ target[own]
+    return sums
 
 
 def gather_moments(

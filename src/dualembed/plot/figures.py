@@ -231,9 +231,9 @@ def _binned(surface: Surface, axis: Axis) -> tuple[np.ndarray, np.ndarray, np.nd
     inner = np.unique(np.quantile(seen, np.linspace(0, 1, BINS + 1)[1:-1]))
     bins = np.searchsorted(inner, seen, side="right")
     kept = [rows[bins == number] for number in np.unique(bins)]
-    found = [surface.average(part) for part in kept]
+    means = [surface.average(part) for part in kept]
     middles = np.array([axis.decode(part).mean() for part in kept])
-    return middles, np.array([each[0] for each in found]), np.array([each[1] for each in found], dtype=np.float64)
+    return middles, np.array([each[0] for each in means]), np.array([each[1] for each in means], dtype=np.float64)
 
 
 def singular_values(model: Any, *, ax: Axes | None = None) -> Axes:
@@ -251,18 +251,18 @@ def singular_values(model: Any, *, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
         The axes.
     """
-    found = model.diagnostics_.singular_values
-    if found is None:
+    values = model.diagnostics_.singular_values
+    if values is None:
         raise checks.InputError("singular values are there after a closed form only; use solver='auto'")
     from matplotlib.ticker import MaxNLocator
 
     ax = axes_for(ax)
-    kept = np.asarray(found)[np.asarray(found) >= LEAST]
+    kept = np.asarray(values)[np.asarray(values) >= LEAST]
     order = np.arange(1, len(kept) + 1)
     ax.semilogy(order, kept, "o-", color=BLUE, markersize=4, linewidth=1)
     ax.set_ylim(min(0.5 * float(kept.min(initial=1.0)), 0.5), 1.5)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    title = f"{len(found) - len(kept)} more are below {LEAST:g}" if len(kept) < len(found) else ""
+    title = f"{len(values) - len(kept)} more are below {LEAST:g}" if len(kept) < len(values) else ""
     return finish(ax, x="direction of f", y="singular value", title=title)
 
 
@@ -281,16 +281,16 @@ def errors(model: Any, *, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
         The axes.
     """
-    found = model.diagnostics_.held_out
-    if found is None:
+    error = model.diagnostics_.held_out
+    if error is None:
         raise checks.InputError("there is no held-out error: the fit had too few rows, or another loss than the square")
     ax = axes_for(ax)
     names = ["honest error,\nrows left out", "squared residuals,\nrows left out", "squared residuals,\nrows fitted"]
-    values = [found.value, found.squared, found.fitted]
+    values = [error.value, error.squared, error.fitted]
     heights = np.arange(3)[::-1]
     ax.barh(heights, values, color=[BLUE, SKY, SKY], height=0.6)
-    ax.errorbar(found.value, heights[0], xerr=2 * found.stderr, fmt="none", ecolor="black", capsize=4)
-    ends = [found.value + 2 * found.stderr, found.squared, found.fitted]
+    ax.errorbar(error.value, heights[0], xerr=2 * error.stderr, fmt="none", ecolor="black", capsize=4)
+    ends = [error.value + 2 * error.stderr, error.squared, error.fitted]
     for height, value, end in zip(heights, values, ends, strict=True):
         ax.annotate(
             f"{value:.3g}",
@@ -360,12 +360,12 @@ def density_ratio(model: Any, states: Any, actions: Any = None, *, ax: Axes | No
     matplotlib.axes.Axes
         The axes.
     """
-    found = model.density_ratio(states) if actions is None else model.density_ratio(states, actions)
+    ratios = model.density_ratio(states) if actions is None else model.density_ratio(states, actions)
     ax = axes_for(ax)
-    bins = np.histogram_bin_edges(np.append(found, [0.0, 1.0]), bins=40)
+    bins = np.histogram_bin_edges(np.append(ratios, [0.0, 1.0]), bins=40)
     edge = bins[1] - bins[0]
     bins = np.arange(np.floor(bins[0] / edge), np.ceil(bins[-1] / edge) + 1) * edge  # so that 0 is an edge
-    _, _, bars = ax.hist(found, bins=bins, color=BLUE, log=True)
+    _, _, bars = ax.hist(ratios, bins=bins, color=BLUE, log=True)
     for bar in bars.patches if hasattr(bars, "patches") else ():
         if bar.get_x() < -edge / 2:
             bar.set_facecolor(VERMILION)

@@ -39,8 +39,8 @@ class Axis:
 
     def decode(self, points: np.ndarray) -> np.ndarray:
         """The column's values (n,), in its own units, at coded points (n, d)."""
-        found: np.ndarray = self.column.decode(points[:, self.start : self.start + self.column.width])
-        return found
+        values: np.ndarray = self.column.decode(points[:, self.start : self.start + self.column.width])
+        return values
 
     def with_value(self, points: np.ndarray, values: Any) -> np.ndarray:
         """The points (n, d) with the column at `values`, one or (n,)."""
@@ -131,9 +131,9 @@ class Surface:
     def grid(self, axis: Axis, count: int = GRID) -> np.ndarray:
         """Values of a column at which it is drawn: levels, or the data's range, or the mean ± 2 standard deviations."""
         if axis.levels:
-            found = np.empty(len(axis.levels), dtype=object)
-            found[:] = axis.levels
-            return found
+            values = np.empty(len(axis.levels), dtype=object)
+            values[:] = axis.levels
+            return values
         low, high = self.quantiles(axis, INSIDE)
         return np.linspace(low, high, count)
 
@@ -150,9 +150,9 @@ class Surface:
         grid, base = self.grid(axis), self.background()
         if len(base) == 1:
             return grid, *self.evaluate(axis.with_value(np.repeat(base, len(grid), axis=0), grid))
-        found = [self.average(axis.with_value(base, value)) for value in grid]
-        std = None if not self.spreads else np.array([each[1] for each in found], dtype=np.float64)
-        return grid, np.array([each[0] for each in found]), std
+        means = [self.average(axis.with_value(base, value)) for value in grid]
+        std = None if not self.spreads else np.array([each[1] for each in means], dtype=np.float64)
+        return grid, np.array([each[0] for each in means]), std
 
     def axis(self, column: str) -> Axis:
         """The axis of the column with this name."""

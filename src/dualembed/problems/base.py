@@ -184,8 +184,8 @@ def with_rows(problem: Problem, rows: AnyArray) -> Problem:
     """The same problem on some rows of its finite data set, by their numbers or marks, in the order given."""
     table = finite_data(problem, "rows are those of a finite data set; use sources.Dataset as the source").table
     some = Dataset(**{name: column[rows] for name, column in table.items()})
-    found: Problem = eqx.tree_at(lambda each: each.source, problem, some)
-    return found
+    smaller: Problem = eqx.tree_at(lambda each: each.source, problem, some)
+    return smaller
 
 
 def iter_terms(problem: Problem, sample: Sample | None = None) -> Iterator[Terms]:

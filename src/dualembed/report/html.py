@@ -60,9 +60,9 @@ def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> 
     return element("div", whole, class_="wide", tabindex="0", role="region", aria_label=caption)
 
 
-def across(said: str, columns: int) -> Markup:
+def across(words: str, columns: int) -> Markup:
     """A cell as wide as several columns."""
-    return element("td", said, colspan=columns, role="cell")
+    return element("td", words, colspan=columns, role="cell")
 
 
 def _head(name: Any, lines: Sequence[Sequence[Any]], column: int) -> Markup:

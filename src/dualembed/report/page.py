@@ -122,18 +122,20 @@ def data_section(model: Fitted, summary: Summary, tables: Mapping[str, Any]) -> 
     else:
         note = "The data themselves were not given to this page; what follows is what the model remembers of them."
         heads = ["column", "what it is", "mean", "standard deviation"]
-        parts += [paragraph(note), table("Columns that the model knows", heads, _remembered(model))]
+        parts += [paragraph(note), table("Columns that the model knows", heads, _known_columns(model))]
     return element("div", *parts)
 
 
 def _counts(summary: Summary, tables: Mapping[str, Any]) -> str:
-    said = f"The model was fitted to {summary.rows:,} {summary.task.row}s"
+    counted = f"The model was fitted to {summary.rows:,} {summary.task.row}s"
     for name in LABELS:
         if name in tables:
             sizes = np.unique(np.asarray(tables[name]), return_counts=True)[1]
             what = f"{len(sizes):,} {name} ({np.median(sizes):,.0f} rows in the median one)"
-            return f"{said} from {what}. Rows of the same one depend on each other; the standard errors allow for it."
-    return f"{said}, taken to be independent of each other."
+            return (
+                f"{counted} from {what}. Rows of the same one depend on each other; the standard errors allow for it."
+            )
+    return f"{counted}, taken to be independent of each other."
 
 
 def _codings(model: Fitted) -> dict[str, Coding]:
@@ -178,7 +180,7 @@ def _vectors(model: Fitted, tables: Mapping[str, Any]) -> Iterator[list[Any]]:
         yield [name, "numbers", float(values.min()), float(np.median(values)), float(values.max())]
 
 
-def _remembered(model: Fitted) -> Iterator[list[Any]]:
+def _known_columns(model: Fitted) -> Iterator[list[Any]]:
     for role, coding in _codings(model).items():
         for name, column in zip(column_names(coding), coding.columns, strict=True):
             if not column.width or column.levels:
@@ -208,16 +210,16 @@ def answer_section(summary: Summary) -> Markup:
 
 
 def _function(model: Fitted, surface: Surface, data: Any) -> Markup:
-    said = _intervals(surface)
+    bands = _intervals(surface)
     if len(surface.axes) <= 2:
         names = " and ".join(axis.name for axis in surface.axes)
-        caption = f"{surface.symbol} against {names}; {said}"
+        caption = f"{surface.symbol} against {names}; {bands}"
         return gallery(
             [figure(lambda ax: function(model, data, ax=ax), caption, f"The {surface.symbol} against {names}")]
         )
     axes = leading(surface, PANELS)
     how = "averaged over the rows of the data" if surface.rows is not None else "at their middle"
-    note = f"One panel for each column, with the other columns {how}; {said}."
+    note = f"One panel for each column, with the other columns {how}; {bands}."
     if len(axes) < len(surface.axes):
         note += f" Shown are the {len(axes)} of {len(surface.axes)} columns that move it most."
     drawn = [
@@ -313,15 +315,15 @@ def _changed(model: Fitted) -> list[Any]:
 
 
 def _facts(summary: Summary) -> list[Markup]:
-    headline, found = summary.headline, summary.error
+    headline, error = summary.headline, summary.error
     judged = "" if headline.verdict is None else f", which is {headline.verdict}"
     facts = [
         f"Learnt from {summary.rows:,} {summary.task.row}s: {summary.task.function}.",
         proper(f"{headline.title} is {headline.text()}{judged}."),
     ]
-    if found is not None:
-        size = proper(format_estimate(found.value, found.stderr))
-        facts.append(f"Honest held-out error {size}; squared residuals would say {number(found.squared)}.")
+    if error is not None:
+        size = proper(format_estimate(error.value, error.stderr))
+        facts.append(f"Honest held-out error {size}; squared residuals would say {number(error.squared)}.")
     facts += [f"{step.question}: {step.answer}" for step in summary.selection[:2]]
     return [*map(paragraph, facts), *([trust.warnings(summary)] if summary.warnings else [])]
 

@@ -40,7 +40,7 @@ def witness_section(model: Fitted, tables: dict[str, Any]) -> Markup:
         surface = witness_surface(model, tables)
     except checks.InputError as reason:
         return element("div", paragraph(asked), paragraph(f"Where it fails cannot be drawn: {reason}."))
-    told = (
+    note = (
         "The remaining error is by how much it still fails, as the data show it: zero is right. The bars and bands are "
         "two standard errors; what lies outside of them is marked, and up to one in twenty does by chance. "
         "It is an estimate, and a smooth one: what it is too smooth to show, the honest error below counts."
@@ -53,7 +53,7 @@ def witness_section(model: Fitted, tables: dict[str, Any]) -> Markup:
         )
         for axis in leading(surface, PANELS)
     ]
-    parts = [paragraph(asked, " ", told), gallery(drawn)]
+    parts = [paragraph(asked, " ", note), gallery(drawn)]
     if surface.rows is not None:
         parts += list(_worst(surface))
     return element("div", *parts)
@@ -87,28 +87,28 @@ def _value(value: Any) -> Any:
 
 def error_section(model: Fitted, summary: Summary) -> Markup:
     """The honest error beside the naive ones, and why those mislead."""
-    found = summary.error
-    if found is None:
+    error = summary.error
+    if error is None:
         return paragraph(NO_ERROR)
-    size = proper(format_estimate(found.value, found.stderr))
+    size = proper(format_estimate(error.value, error.stderr))
     rows = [
         ["honest error, on rows left out", size, "how wrong the function is"],
-        ["mean squared residual, on rows left out", number(found.squared), "that, plus the noise of single rows"],
-        ["mean squared residual, on rows fitted", number(found.fitted), "the same, flattered by fitting"],
+        ["mean squared residual, on rows left out", number(error.squared), "that, plus the noise of single rows"],
+        ["mean squared residual, on rows fitted", number(error.fitted), "the same, flattered by fitting"],
     ]
     why = (
         "The usual check squares each row's own residual. But the equation is about averages, and a single row misses "
         "its average by chance even where the function is exactly right. "
-        f"{_noise(found)} That part does not shrink as the function gets better, and choosing by it prefers functions "
+        f"{_noise(error)} That part does not shrink as the function gets better, and choosing by it prefers functions "
         "that hide the noise. The honest error leaves it out; being an estimate, it may come out slightly below zero."
     )
     drawn = figure(
         lambda ax: plot.errors(model, ax=ax),
         "The honest error beside the naive ones",
-        f"Bars: honest error {number(found.value)}, squared residuals {number(found.squared)} on rows left out "
-        f"and {number(found.fitted)} on rows fitted",
+        f"Bars: honest error {number(error.value)}, squared residuals {number(error.squared)} on rows left out "
+        f"and {number(error.fitted)} on rows fitted",
     )
-    caption = f"Errors, over {found.rows:,} rows"
+    caption = f"Errors, over {error.rows:,} rows"
     return element(
         "div",
         paragraph(element("strong", summary.error_verdict())),
@@ -118,40 +118,41 @@ def error_section(model: Fitted, summary: Summary) -> Markup:
     )
 
 
-def _noise(found: HeldOut) -> str:
+def _noise(error: HeldOut) -> str:
     """How much of the squared residuals is noise, where the data can tell."""
-    squared = max(found.squared, np.finfo(float).tiny)
-    if found.stderr > VAGUE * squared:
+    squared = max(error.squared, np.finfo(float).tiny)
+    if error.stderr > VAGUE * squared:
         return "How much of the squared residual is such noise, these data cannot tell."
-    return f"Here about {percent(min(max(1 - found.value / squared, 0.0), 1.0))} of the squared residual is such noise."
+    return f"Here about {percent(min(max(1 - error.value / squared, 0.0), 1.0))} of the squared residual is such noise."
 
 
 def diagnostics_section(model: Fitted, summary: Summary, tables: dict[str, Any]) -> Markup:
     """Warnings first, then the numbers in plain words, with figures."""
-    found = summary.diagnostics
-    parts = [warnings(summary), listed(map(proper, found.sentences()))]
+    diagnostics = summary.diagnostics
+    parts = [warnings(summary), listed(map(proper, diagnostics.sentences()))]
     drawn = []
-    if found.singular_values is not None:
+    if diagnostics.singular_values is not None:
         drawn.append(
             figure(
                 lambda ax: plot.singular_values(model, ax=ax),
                 "How much the contexts tell of each direction of f: 1 is all, near 0 next to nothing",
-                "Singular values in descending order: " + ", ".join(map(number, found.singular_values[:6])),
+                "Singular values in descending order: " + ", ".join(map(number, diagnostics.singular_values[:6])),
             )
         )
-    if found.overlap is not None and "importance_weights" in tables:
+    overlap = diagnostics.overlap
+    if overlap is not None and "importance_weights" in tables:
         drawn.append(
             figure(
                 lambda ax: plot.weights(model, tables, ax=ax),
                 "Importance weights; a few large ones leave little data in use",
-                f"Histogram of importance weights, worth {found.overlap.effective_sample_size:.0f} unweighted rows",
+                f"Histogram of importance weights, worth {overlap.effective_sample_size:.0f} unweighted rows",
             )
         )
     return element("div", *parts, *([gallery(drawn)] if drawn else []))
 
 
 def warnings(summary: Summary) -> Markup:
-    """What to worry about."""
+    """The warnings, or that there are none."""
     if not summary.warnings and summary.is_wrong:
         return paragraph("There are no warnings besides the honest error, which is more than chance.")
     if not summary.warnings:
@@ -159,5 +160,5 @@ def warnings(summary: Summary) -> Markup:
     return listed((_sentence(each) for each in summary.warnings), class_="warnings")
 
 
-def _sentence(said: str) -> str:
-    return said[:1].upper() + said[1:].rstrip(".") + "."
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."

@@ -172,13 +172,13 @@ GONE: frozenset[str] = frozenset(
 
 def places(parts: dict[str, dict[str, str]], renamed: dict[str, str]) -> dict[str, str]:
     """ "module:class" of every word."""
-    found = {}
+    homes = {}
     for room, modules in parts.items():
         for module, names in modules.items():
             for name in names.split():
                 word = f"{room}.{name}"
-                found[word] = f"dualembed.{module}:{renamed.get(word, name)}"
-    return found
+                homes[word] = f"dualembed.{module}:{renamed.get(word, name)}"
+    return homes
 
 
 WORDS = places(PARTS, RENAMED)
@@ -198,11 +198,11 @@ def class_named(name: str) -> type:
     if place is not None:
         module, _, own = place.partition(":")
         try:
-            found = getattr(importlib.import_module(module), own, None)
+            kind = getattr(importlib.import_module(module), own, None)
         except ImportError:
-            found = None
-        if isinstance(found, type) and class_name(found) == name:
-            return found
+            kind = None
+        if isinstance(kind, type) and class_name(kind) == name:
+            return kind
     raise checks.InputError(f"there is no part {name} of a model in this version of dualembed; use the one it is from")
 
 
@@ -222,7 +222,7 @@ def instance_of(kind: type, values: dict[str, Any]) -> Any:
     )
     if strange or lacking:
         raise checks.InputError(
-            f"{kind.__name__} has another make-up in this version of dualembed "
+            f"{kind.__name__} has other fields in this version of dualembed "
             f"({', '.join(strange + lacking)}); use the one it is from"
         )
     whole = {**defaults, **values}
@@ -268,14 +268,14 @@ class MissingFunction:
 @functools.cache
 def known_functions() -> dict[str, Callable[..., Any]]:
     """The functions that are found again on load, by name."""
-    found: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Callable[..., Any]] = {}
     for module, names in ((jax.nn, ACTIVATIONS), (jnp, ELEMENTWISE)):
-        found |= {f"{module.__name__}:{name}": getattr(module, name) for name in names if hasattr(module, name)}
+        functions |= {f"{module.__name__}:{name}": getattr(module, name) for name in names if hasattr(module, name)}
     # An equinox network ends with a nameless identity by default.
     for argument in inspect.signature(eqx.nn.MLP).parameters.values():
         if inspect.isfunction(argument.default):
-            found[f"equinox.nn:MLP.{argument.name}"] = argument.default
-    return found
+            functions[f"equinox.nn:MLP.{argument.name}"] = argument.default
+    return functions
 
 
 def known_name(function: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 None, True, numbers, text and lists stand for themselves. Everything else is a dictionary whose first key says what it
 is: tuple, dict, set, frozenset, float (that JSON lacks), bytes, numpy, scalar, text, objects, jax, key, class, default,
-function or partial. `Describer` describes, `Builder` builds, and `words` says in words what is described.
+function or partial. `Encoder` describes, `Decoder` builds, and `words` says in words what is described.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MISSING = class_name(MissingFunction)
 FIXED = {"text": "array of text", "objects": "array of objects", "key": "random key", "default": "default"}
 
 
-class Describer:
+class Encoder:
     """Describes values one after the other; `tensors` are the arrays so far, equal ones once."""
 
     def __init__(self) -> None:
@@ -114,8 +114,8 @@ class Describer:
             raise self._refusal(array, place)
         # Products in BLAS may round differently by the order in memory, which is why it is kept.
         turned = array.ndim > 1 and not array.flags.c_contiguous and list(array.strides) == sorted(array.strides)
-        found = {kind: self._tensor(array.T if turned else array)}
-        return {**found, "transposed": True} if turned else found
+        node = {kind: self._tensor(array.T if turned else array)}
+        return {**node, "transposed": True} if turned else node
 
     def _jax(self, array: jax.Array, place: str) -> Any:
         if isinstance(array, jax.core.Tracer):
@@ -163,7 +163,7 @@ class Describer:
         )
 
 
-class Builder:
+class Decoder:
     """Builds values from their descriptions; `functions` are those given again, by name.
 
     Arrays are shared wherever they were equal, and cannot be written to for that reason; so a file never takes more
@@ -199,8 +199,8 @@ class Builder:
         return bytes.fromhex(node["bytes"])
 
     def _array(self, node: dict[str, Any]) -> np.ndarray:
-        found = self._tensors[node["numpy"]]
-        return found.T if node.get("transposed") else found
+        array = self._tensors[node["numpy"]]
+        return array.T if node.get("transposed") else array
 
     def _scalar(self, node: dict[str, Any]) -> Any:
         return self._tensors[node["scalar"]][()]
@@ -214,10 +214,10 @@ class Builder:
         return letters[()] if node["scalar"] else letters
 
     def _objects(self, node: dict[str, Any]) -> np.ndarray:
-        found = np.empty(len(node["objects"]), dtype=object)
+        objects = np.empty(len(node["objects"]), dtype=object)
         for number, each in enumerate(node["objects"]):  # one by one, lest NumPy takes tuples apart
-            found[number] = self.value(each)
-        return found.reshape(node["shape"])
+            objects[number] = self.value(each)
+        return objects.reshape(node["shape"])
 
     def _jax(self, node: dict[str, Any]) -> jax.Array:
         name = node["jax"]
@@ -249,7 +249,7 @@ class Builder:
         return jax.tree_util.Partial(function, *args, **keywords)
 
 
-# The method of Builder for the first key of a description.
+# The method of Decoder for the first key of a description.
 BY_KEY = {
     "tuple": "collection",
     "set": "collection",

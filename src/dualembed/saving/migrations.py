@@ -188,16 +188,16 @@ def _with_question(fitted: dict[str, Any]) -> dict[str, Any]:
     return {**fitted, "starts_": Question(AT_STARTS, ((1.0, sample),))}
 
 
-def renewed(fitted: dict[str, Any]) -> dict[str, Any]:
+def renew(fitted: dict[str, Any]) -> dict[str, Any]:
     """What a fit has left behind, with older parts replaced; errors stay as the file has them."""
     fitted = _with_question(fitted)
     if "stream_" not in fitted:
         return fitted
-    found = {name: value for name, value in fitted.items() if name not in ("stream_", "widening_")}
+    kept = {name: value for name, value in fitted.items() if name not in ("stream_", "widening_")}
     stream = fitted["stream_"]
     if stream is not None:
-        found["solution_"] = stream.as_fit(found["function_"], float(fitted.get("widening_", 1.0)) ** 2)
-    return found
+        kept["solution_"] = stream.as_fit(kept["function_"], float(fitted.get("widening_", 1.0)) ** 2)
+    return kept
 
 
 def migrate(description: Any, number: int) -> Any:

@@ -25,8 +25,8 @@ from safetensors import numpy as safetensors
 from dualembed import __version__, checks, estimators
 from dualembed.estimators.registry import ESTIMATORS
 from dualembed.files import write_atomically
-from dualembed.saving.encoding import Builder, Describer, functions_in, words
-from dualembed.saving.migrations import migrate, renewed
+from dualembed.saving.encoding import Decoder, Encoder, functions_in, words
+from dualembed.saving.migrations import migrate, renew
 
 FORMAT = 3
 ENTRY = "dualembed"
@@ -62,16 +62,14 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             f"save is for the estimators {', '.join(_classes())}, not for {_shown(model)}; of a search or a pipeline "
             "save the estimator inside"
         )
-    describer = Describer()
+    encoder = Encoder()
     try:
-        parameters = {
-            key: describer.parameter(value, key) for key, value in sorted(model.get_params(deep=False).items())
-        }
-        fitted = {key: describer.value(value, key) for key, value in sorted(vars(model).items()) if _is_fitted(key)}
+        parameters = {key: encoder.parameter(value, key) for key, value in sorted(model.get_params(deep=False).items())}
+        fitted = {key: encoder.value(value, key) for key, value in sorted(vars(model).items()) if _is_fitted(key)}
     except RecursionError:
         raise checks.InputError(f"the {name} holds something that holds itself, which no file can keep") from None
     description = {"class": name, "version": __version__, "rows": _rows(model)}
-    write_atomically(path, packed({**description, "parameters": parameters, "fitted": fitted}, describer.tensors))
+    write_atomically(path, packed({**description, "parameters": parameters, "fitted": fitted}, encoder.tensors))
 
 
 def load(path: str | os.PathLike[str], functions: Mapping[str, Callable[..., Any]] | None = None) -> Any:
@@ -97,16 +95,16 @@ def load(path: str | os.PathLike[str], functions: Mapping[str, Callable[..., Any
         If the file is no model, or one that this version cannot read.
     """
     number, description, tensors = unpacked(read(path), path)
-    builder = Builder(tensors, functions or {})
+    decoder = Decoder(tensors, functions or {})
     try:
-        model = _built(migrate(description, number), builder)
+        model = _built(migrate(description, number), decoder)
     except checks.InputError as error:
         raise checks.InputError(f"{path} cannot be loaded: {error}") from None
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise checks.InputError(f"{path} does not describe a model ({error}); save the model again") from error
-    strange = sorted(set(functions or {}) - builder.missing)
+    strange = sorted(set(functions or {}) - decoder.missing)
     if strange:
-        there = ", ".join(sorted(map(str, builder.missing))) or "none"
+        there = ", ".join(sorted(map(str, decoder.missing))) or "none"
         raise checks.InputError(f"the model has no function {strange[0]}; those that it had are: {there}")
     return model
 
@@ -137,7 +135,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             "parameters": {name: words(node, tensors) for name, node in description["parameters"].items()},
             "fitted": sorted(fitted),
             "rows": description["rows"],
-            "columns": None if names is None else Builder(tensors, {}).value(names).tolist(),
+            "columns": None if names is None else Decoder(tensors, {}).value(names).tolist(),
             "functions": sorted({*functions_in([*description["parameters"].values(), *fitted.values()])}),
             "version": description["version"],
             "format": number,
@@ -147,23 +145,23 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise checks.InputError(f"{path} does not describe a model ({error}); save the model again") from error
 
 
-def _built(description: Any, builder: Builder) -> Any:
+def _built(description: Any, decoder: Decoder) -> Any:
     """The estimator, made without running its constructor."""
     kind = _classes().get(description["class"])
     if kind is None:
         raise checks.InputError(f"there is no estimator {description['class']}; a newer version may have it")
     # A parameter that is newer than the file has its default, as in a call that does not know it.
     defaults = {key: value.default for key, value in inspect.signature(kind).parameters.items()}
-    parameters = {key: builder.value(node) for key, node in description["parameters"].items()}
-    fitted = {key: builder.value(node) for key, node in description["fitted"].items()}
+    parameters = {key: decoder.value(node) for key, node in description["parameters"].items()}
+    fitted = {key: decoder.value(node) for key, node in description["fitted"].items()}
     lacking = [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in parameters]
     strange = [*lacking, *(parameters.keys() - defaults.keys()), *(key for key in fitted if not _is_fitted(key))]
     if strange:
         raise checks.InputError(
-            f"{kind.__name__} has another make-up in this version of dualembed ({strange[0]}); use the one it is from"
+            f"{kind.__name__} has other fields in this version of dualembed ({strange[0]}); use the one it is from"
         )
     model: Any = object.__new__(kind)
-    vars(model).update({**defaults, **parameters, **renewed(fitted)})
+    vars(model).update({**defaults, **parameters, **renew(fitted)})
     return model
 
 

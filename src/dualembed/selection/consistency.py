@@ -12,7 +12,7 @@ from dualembed import checks
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
 from dualembed.linear.sums import number_groups
 from dualembed.problems.base import Problem
-from dualembed.selection.honest_score import double_terms_of, values_at
+from dualembed.selection.honest_score import checked_terms, values_at
 from dualembed.sources import Sample
 from dualembed.spaces.nystrom import whitened
 
@@ -103,7 +103,7 @@ def consistency_test(
         raise checks.InputError(
             f"the test is of a conditional mean, which the square loss asks for, not of {type(problem.loss).__name__}"
         )
-    terms = double_terms_of(problem, sample)
+    terms = checked_terms(problem, sample)
     residual = np.sum(terms.weights * values_at(function, terms.points), axis=1) + terms.offset - terms.target
     rng = np.random.default_rng(seed)
     # The target itself may stand in the context of losses that need it; given y there would be nothing to average.

@@ -182,8 +182,8 @@ def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any,
     """
     with jax.enable_x64(True):
         start = centre if start is None else start
-        start, centre, spread = (jax.tree.map(_double, tree) for tree in (start, centre, spread))
-        scales = np.asarray(_joined(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), centre, spread)))
+        start, centre, spread = (jax.tree.map(_to_float64, tree) for tree in (start, centre, spread))
+        scales = np.asarray(_flatten(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), centre, spread)))
         free = scales > 0
         moves = np.zeros(free.size)
         evaluations = 0
@@ -199,14 +199,14 @@ def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any,
             return penalty - float(value), some / scales[free] ** 2 - np.asarray(slope)[free]
 
         held = jax.tree.map(lambda leaf, middle: jnp.where(leaf == middle, 0.0, jnp.log(leaf / middle)), start, centre)
-        first = np.clip(np.asarray(_joined(held))[free], -REACH, REACH)
+        first = np.clip(np.asarray(_flatten(held))[free], -REACH, REACH)
         bounds = [(-REACH, REACH)] * len(first)
-        found = optimize.minimize(
+        optimum = optimize.minimize(
             negative, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40, "ftol": 1e-6}
         )
-        moves[free] = found.x
-        best = jax.tree.map(np.asarray, _moved(centre, jnp.asarray(moves)))
-    return Maximum(best, -float(found.fun), evaluations)
+        moves[free] = optimum.x
+        best = jax.tree.map(np.asarray, _scaled(centre, jnp.asarray(moves)))
+    return Maximum(best, -float(optimum.fun), evaluations)
 
 
 def posterior_points(objective: Callable[..., Any], maximum: Any, spread: Any, data: Any) -> list[Any]:
@@ -217,8 +217,8 @@ def posterior_points(objective: Callable[..., Any], maximum: Any, spread: Any, d
     the hyper-prior has it, which it would be where the objective is not concave.
     """
     with jax.enable_x64(True):
-        maximum, spread = (jax.tree.map(_double, tree) for tree in (maximum, spread))
-        scales = np.asarray(_joined(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), maximum, spread)))
+        maximum, spread = (jax.tree.map(_to_float64, tree) for tree in (maximum, spread))
+        scales = np.asarray(_flatten(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), maximum, spread)))
         free, scales = np.diag(np.ones(len(scales)))[scales > 0], scales[scales > 0]
 
         def slope(move: np.ndarray) -> np.ndarray:
@@ -229,15 +229,15 @@ def posterior_points(objective: Callable[..., Any], maximum: Any, spread: Any, d
         values, vectors = np.linalg.eigh(np.eye(len(scales)) - scales[:, None] * bends * scales)
         roots = scales[:, None] * vectors * np.sqrt(len(scales) / np.maximum(values, 1.0))
         points = [sign * column @ free for column in roots.T for sign in (1.0, -1.0)]
-        return [jax.tree.map(np.asarray, _moved(maximum, jnp.asarray(point))) for point in points]
+        return [jax.tree.map(np.asarray, _scaled(maximum, jnp.asarray(point))) for point in points]
 
 
 @eqx.filter_jit
 def _value_and_slope(moves: jax.Array, objective: Any, centre: Any, data: Any) -> tuple[jax.Array, jax.Array]:
-    return jax.value_and_grad(lambda moves: objective(_moved(centre, moves), *data))(moves)
+    return jax.value_and_grad(lambda moves: objective(_scaled(centre, moves), *data))(moves)
 
 
-def _moved(centre: Any, moves: jax.Array) -> Any:
+def _scaled(centre: Any, moves: jax.Array) -> Any:
     """The pytree with each leaf times exp of its part of the moves."""
     leaves, structure = jax.tree.flatten(centre)
     parts = jnp.split(moves, np.cumsum([leaf.size for leaf in leaves])[:-1])
@@ -245,11 +245,11 @@ def _moved(centre: Any, moves: jax.Array) -> Any:
     return jax.tree.unflatten(structure, moved)
 
 
-def _joined(tree: Any) -> jax.Array:
+def _flatten(tree: Any) -> jax.Array:
     return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-def _double(leaf: Any) -> jax.Array:
+def _to_float64(leaf: Any) -> jax.Array:
     return jnp.asarray(leaf, dtype=jnp.float64)
 
 

@@ -19,7 +19,7 @@ from dualembed.losses import Square
 from dualembed.problems.base import Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
-from dualembed.selection.honest_score import Score, clustered_error, double_terms_of, honest_score, values_at
+from dualembed.selection.honest_score import Score, checked_terms, clustered_error, honest_score, values_at
 from dualembed.selection.penalties import FEWEST, FOLDS, Variances, choose_products, prediction_penalty, variances
 from dualembed.selection.search import LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
 from dualembed.solvers.base import Choice, Record
@@ -141,7 +141,7 @@ def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups
 
 def _mean_loss(problem: Problem, function: Function) -> float:
     """The mean of loss_y(moment), which counts the noise of each moment too."""
-    terms = double_terms_of(problem, None)
+    terms = checked_terms(problem, None)
     return float(np.mean(problem.loss.value(terms.moment(values_at(function, terms.points)), terms.target)))
 
 

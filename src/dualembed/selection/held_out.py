@@ -17,7 +17,7 @@ from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments
 from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, finite_data
-from dualembed.selection.honest_score import Score, double_terms_of, score_of, values_at
+from dualembed.selection.honest_score import Score, checked_terms, score_of, values_at
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
@@ -119,7 +119,7 @@ def held_out_folds(
     parts = []
     for fold in range(len(units)):
         inside = folds == fold
-        terms = double_terms_of(problem, _rows(finite_data(problem).table, chosen[inside]))
+        terms = checked_terms(problem, _rows(finite_data(problem).table, chosen[inside]))
         points = terms.points.reshape(-1, terms.points.shape[2])
         both = [values.reshape(terms.weights.shape) for values in fit.judge(points, fold)]
         score = score_of(problem, terms, both[0], folds=SCORE_FOLDS, seed=seed, groups=labels[inside])
@@ -169,7 +169,7 @@ def held_out_once(
     smaller: Problem = eqx.tree_at(lambda each: each.source, problem, Dataset(**rest))
     function = fit(smaller)
     score, squared = _judge(problem, function, kept, labels[folds == 0])
-    terms = double_terms_of(problem, rest)
+    terms = checked_terms(problem, rest)
     fitted = float(np.mean((terms.moment(values_at(function, terms.points)) - terms.target) ** 2))
     return HeldOut(score.value, score.stderr, squared, fitted, int(np.sum(folds == 0)))
 
@@ -178,7 +178,7 @@ def _judge(
     problem: Problem, function: Callable[[Floats], Any], sample: Sample, labels: ArrayLike | None
 ) -> tuple[Score, float]:
     """The honest score on samples that f has not seen, and the mean of (moment(f) - y)² there, noise and all."""
-    terms = double_terms_of(problem, sample)
+    terms = checked_terms(problem, sample)
     values = values_at(function, terms.points)
     score = score_of(problem, terms, values, folds=SCORE_FOLDS, groups=labels)
     return score, float(np.mean((terms.moment(values) - terms.target) ** 2))

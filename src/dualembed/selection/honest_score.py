@@ -114,7 +114,7 @@ def honest_score(
     checks.instance("problem", problem, Problem, "such as problems.PolicyEvaluation(source, 0.9)")
     checks.count("folds", folds, at_least=3)
     checks.count("seed", seed, at_least=0)
-    terms = double_terms_of(problem, sample)
+    terms = checked_terms(problem, sample)
     return score_of(problem, terms, values_at(function, terms.points), folds=folds, seed=seed, groups=groups)
 
 
@@ -153,7 +153,7 @@ def _stderr(contributions: np.ndarray, q: np.ndarray, m: np.ndarray, *, units: n
     return float(np.hypot(max(clustered_error(contributions, units), second_order), np.sqrt(excess) * second_order))
 
 
-def double_terms_of(problem: Problem, sample: Sample | None) -> Terms:
+def checked_terms(problem: Problem, sample: Sample | None) -> Terms:
     """The terms of the samples in float64, checked."""
     if sample is None:
         sample = finite_data(problem, "sample must be given: this problem's source is not a finite data set").table

@@ -164,13 +164,13 @@ def feature_maps(rows: Rows, shapes: Sequence[Shape], most: int, rng: np.random.
             scale[:width],
             most // len(codes),
         )
-    found: list[FeatureMap] = []
+    maps: list[FeatureMap] = []
     for shape in shapes:
         chosen = places if len(places) <= most else places[np.sort(rng.permutation(len(places))[:most])]
         curved = shape.curved and 1 < len(centre) <= MOST_CURVED
         base = trended(shape.kernel(len(centre)), chosen, centre, scale, curved=curved)
-        found.append(ActionFeatures(base, codes, action_mixing(len(codes))) if apart else base)
-    return found
+        maps.append(ActionFeatures(base, codes, action_mixing(len(codes))) if apart else base)
+    return maps
 
 
 def choose_paths(

@@ -126,7 +126,7 @@ def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list
         affordable = SEARCH.evidence_budget // (samples.weights.shape[1] * level.primal)
         wanted = int(np.clip(affordable, *SEARCH.evidence_rows))
         search = samples.some(rows[:wanted])
-        model = _choice(search, level, model, rng=rng)
+        model = _choose_at(search, level, model, rng=rng)
         steps += _steps(model, search)
         if number + 1 == len(LEVELS):
             break
@@ -137,11 +137,11 @@ def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list
             break
     if model is None:
         raise RuntimeError("there is at least one level")
-    model = dataclasses.replace(model, likely=_likely(model, search))
-    return _enlarged(model, samples.some(rows[: SEARCH.final_rows]), level, steps=steps, rng=rng), steps
+    model = dataclasses.replace(model, likely=_likely_kernels(model, search))
+    return _refine_landmarks(model, samples.some(rows[: SEARCH.final_rows]), level, steps=steps, rng=rng), steps
 
 
-def _enlarged(
+def _refine_landmarks(
     model: Model, samples: MomentSample, level: Level, *, steps: list[Choice], rng: np.random.Generator
 ) -> Model:
     """The same kernels on landmarks enough to span them, where the search made do with fewer."""
@@ -166,7 +166,7 @@ def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> flo
     return float(1 - np.mean(spanned / np.asarray(kernel.diagonal(some))))
 
 
-def _choice(search: MomentSample, level: Level, before: Model | None, *, rng: np.random.Generator) -> Model:
+def _choose_at(search: MomentSample, level: Level, before: Model | None, *, rng: np.random.Generator) -> Model:
     """Instruments and kernel of one level; the first level looks at its instruments again with a first f in hand."""
     inputs = search.context[:, search.columns]
     widest = deviations(inputs) * np.sqrt(inputs.shape[1])
@@ -180,50 +180,50 @@ def _choice(search: MomentSample, level: Level, before: Model | None, *, rng: np
 
     if before is not None:
         widths = before.widths * level.narrowing
-        return _most_evident(search, instruments(widths), landmarks, widths=widths, before=before)
+        return _maximise_evidence(search, instruments(widths), landmarks, widths=widths, before=before)
     widths = bandwidths(inputs[order], search.target[order, None], widest=widest)
-    first = _most_evident(search, instruments(widths), landmarks, widths=widths, before=None)
+    first = _maximise_evidence(search, instruments(widths), landmarks, widths=widths, before=None)
     responses = _responses(search, first)
     narrower = bandwidths(inputs[order], responses[order], widest=widths)
     if np.all(narrower > 0.9 * widths):
         return first
-    return _most_evident(search, instruments(narrower), landmarks, widths=narrower, before=first)
+    return _maximise_evidence(search, instruments(narrower), landmarks, widths=narrower, before=first)
 
 
-def _most_evident(
+def _maximise_evidence(
     search: MomentSample, instruments: Instruments, landmarks: np.ndarray, *, widths: np.ndarray, before: Model | None
 ) -> Model:
     """The most evident kernel for f, its noise and hyper-parameters found in turn."""
     q = instruments(search.context)
     size = float(np.mean(search.target**2)) or 1.0
     variance = size if before is None else before.variance
-    found = {} if before is None else before.candidates
+    maxima = {} if before is None else before.candidates
     with jax.enable_x64(True):
         places = jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))  # as for moments, and rows
     for _ in range(ROUNDS):
         noise = variance * np.eye(q.shape[1])
         seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
-        found = {name: _maximum(name, search, (seen, places), found.get(name)) for name in FAMILIES}
-        shares, kernel = _averaged(found)
+        maxima = {name: _maximum(name, search, (seen, places), maxima.get(name)) for name in FAMILIES}
+        shares, kernel = _average_kernels(maxima)
         features = whitened(kernel, landmarks)
         theta, left = _posterior_mean(search, features, q, variance=variance)
         settled = abs(left - variance) < 0.05 * variance
         variance = max(left, 1e-12 * size)
         if settled:
             break
-    return Model(shares, kernel, features, instruments, search.columns, widths, theta, variance, found)
+    return Model(shares, kernel, features, instruments, search.columns, widths, theta, variance, maxima)
 
 
-def _averaged(found: dict[str, Maximum]) -> tuple[dict[str, float], Sum]:
+def _average_kernels(maxima: dict[str, Maximum]) -> tuple[dict[str, float], Sum]:
     """(weights of the families, mean of their kernels) by evidence."""
     rougher = next(iter(FAMILIES))
-    values = np.array([one.value + SEARCH.rougher * (name == rougher) for name, one in found.items()])
+    values = np.array([one.value + SEARCH.rougher * (name == rougher) for name, one in maxima.items()])
     weights = np.exp(values - values.max())
     weights = np.where(weights < NEGLIGIBLE * weights.sum(), 0.0, weights)
-    shares = {name: float(weight) for name, weight in zip(found, weights / weights.sum(), strict=True) if weight}
+    shares = {name: float(weight) for name, weight in zip(maxima, weights / weights.sum(), strict=True) if weight}
     smooth, trend = (
         functools.reduce(
-            operator.add, [share * getattr(found[name].parameters, part) for name, share in shares.items()]
+            operator.add, [share * getattr(maxima[name].parameters, part) for name, share in shares.items()]
         )
         for part in ("left", "right")
     )
@@ -238,7 +238,7 @@ def _maximum(family: str, search: MomentSample, data: Any, last: Maximum | None)
     return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
 
 
-def _likely(model: Model, search: MomentSample) -> tuple[tuple[float, Kernel], ...]:
+def _likely_kernels(model: Model, search: MomentSample) -> tuple[tuple[float, Kernel], ...]:
     """Kernels of every family around its most evident one, weighted as hyper-parameters and families are."""
     q = model.instruments(search.context)
     noise = model.variance * np.eye(q.shape[1])
@@ -246,11 +246,11 @@ def _likely(model: Model, search: MomentSample) -> tuple[tuple[float, Kernel], .
     landmarks = np.asarray(model.features.landmarks)
     with jax.enable_x64(True):
         data = seen, jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))
-    found = []
+    likely = []
     for family, share in model.shares.items():
         around = posterior_points(evidence, model.candidates[family].parameters, _prior(family, search)[1], data)
-        found += [(share / len(around), to_numpy(kernel)) for kernel in around]
-    return tuple(found)
+        likely += [(share / len(around), to_numpy(kernel)) for kernel in around]
+    return tuple(likely)
 
 
 def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
@@ -336,7 +336,7 @@ def _steps(model: Model, search: MomentSample) -> list[Choice]:
             f"{share:.0%} {family} of bandwidths {widths} standard deviations, variance {smooth.amplitude:.3g}"
         )
     primal = " and ".join(parts) + f", on {len(model.features.landmarks)} landmarks, with a level and a slope"
-    numbers = {f"log evidence of {name}": found.value for name, found in model.candidates.items()}
+    numbers = {f"log evidence of {name}": maximum.value for name, maximum in model.candidates.items()}
     return [
         Choice("dual", dual),
         Choice("f", primal, numbers),
