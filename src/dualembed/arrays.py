@@ -13,5 +13,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.integer[Any]]
 """Whole numbers of NumPy: labels, row numbers, counts."""
 
+Booleans: TypeAlias = NDArray[np.bool_]
+"""Marks of NumPy: which rows or columns are meant."""
+
 AnyArray: TypeAlias = Any
 """Numbers of NumPy or of JAX, and of the same kind where a function returns them; a union of both suits neither."""

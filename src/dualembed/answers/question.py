@@ -10,6 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers.answer import Answer, judge
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.linear.candidates import Functional
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.path import mix
@@ -41,10 +42,10 @@ class Question:
     @staticmethod
     def mean(
         words: str,
-        points: np.ndarray,
-        shares: np.ndarray | None = None,
-        groups: np.ndarray | None = None,
-        strays: np.ndarray | None = None,
+        points: Floats,
+        shares: Floats | None = None,
+        groups: Integers | None = None,
+        strays: Floats | None = None,
     ) -> Question:
         """The mean of f over points, or of Σ_j shares_j f(points_j).
 
@@ -119,7 +120,7 @@ class Question:
         """
         return dataclasses.replace(self, words=words)
 
-    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+    def flat(self) -> tuple[Floats, Floats]:
         """The points of all parts and their coefficients in the sum.
 
         Returns
@@ -133,7 +134,7 @@ class Question:
         coefficients = [(factor * part.shares / len(part.shares)).ravel() for factor, part in self.parts]
         return np.concatenate(points), np.concatenate(coefficients)
 
-    def strays(self) -> np.ndarray:
+    def strays(self) -> Floats:
         """How far each point is from all that the fit could learn of, by what it does not show.
 
         Returns
@@ -147,7 +148,7 @@ class Question:
         )
 
 
-def share_of(coefficients: np.ndarray, chosen: np.ndarray) -> float:
+def share_of(coefficients: Floats, chosen: Booleans) -> float:
     """The share of coefficients (N,), by size, that the chosen ones (N,) have.
 
     >>> share_of(np.array([1.0, -3.0]), np.array([False, True]))
@@ -162,7 +163,7 @@ def _check(other: object) -> None:
 
 
 def answer_from_paths(
-    fit: LinearFit, question: Question, *, returns: Functional | None = None, unseen: np.ndarray | float = 0.0
+    fit: LinearFit, question: Question, *, returns: Functional | None = None, unseen: Floats | float = 0.0
 ) -> Answer:
     """The answer to a question, its error, and what it rests on.
 
@@ -221,7 +222,7 @@ def answer_from_spreads(
     return Answer(value, stderr, question=question.words, warnings=warnings)
 
 
-def values(function: Function, points: np.ndarray) -> np.ndarray:
+def values(function: Function, points: Floats) -> Floats:
     """The function at points (n, d), in float64."""
     if isinstance(function, LinearFunction):  # without a compilation, and with all digits
         weights = np.asarray(function.weights, dtype=np.float64)

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from dualembed.answers.question import Question
     from dualembed.answers.summary import Summary
     from dualembed.data.coding import Coding, Schema
+    from dualembed.linear.fit import LinearFit
+    from dualembed.linear.moment_fit import Spread, Uncertainty
+    from dualembed.saddle import DualFunction
+    from dualembed.spaces.base import Function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +129,10 @@ class Fitted(Protocol):
     """
 
     task: Task
-    uncertainty_: Any
-    witness_: Any
-    function_: Any
-    dual_: Any
+    uncertainty_: LinearFit | Spread | Uncertainty | None
+    witness_: Spread | None
+    function_: Function
+    dual_: DualFunction
     schema_: Schema
     fit: Any
 

@@ -20,10 +20,12 @@ from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit, Spread
 from dualembed.problems.base import Problem, finite_data
+from dualembed.saddle import DualFunction
 from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
 from dualembed.selection.held_out import held_out_folds, held_out_new
 from dualembed.selection.kernels import describe
-from dualembed.solvers.base import EarlyStopWarning, Result
+from dualembed.solvers.base import EarlyStopWarning, Result, SolverLike
+from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import to_numpy
 from dualembed.tuning import SEARCH
 
@@ -70,15 +72,15 @@ class RowSample:
 class Learner(BaseEstimator):
     """An estimator that can solve a problem and keep its solution; the settings are its parameters."""
 
-    solver: Any
-    primal: Any
-    dual: Any
+    solver: SolverLike
+    primal: SpaceLike
+    dual: SpaceLike
     random_state: Any
     function_: Any
     witness_: Spread | None
     uncertainty_: Any  # LinearFit or Spread, None where there are no standard errors
     solution_: LinearFit | MomentFit | None = None  # a closed form: what questions and more rows need
-    dual_: Any
+    dual_: DualFunction
     selection_: Selection
     diagnostics_: Diagnostics
 

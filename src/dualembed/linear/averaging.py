@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgWarning
 
 from dualembed import checks
@@ -29,9 +30,9 @@ HOPELESS = 1e6  # standard errors, for what has no value
 class Rows:
     """What n rows say: points (n, K, d), whose last coordinates are an action's, weights (n, K), target (n,)."""
 
-    points: np.ndarray
-    weights: np.ndarray
-    target: np.ndarray
+    points: Floats
+    weights: Floats
+    target: Floats
     actions: int
 
     def check_enough(self) -> None:
@@ -39,17 +40,17 @@ class Rows:
         if len(self.target) < FEWEST:
             raise checks.InputError(f"choosing a model needs at least {FEWEST} rows, not {len(self.target)}; give more")
 
-    def order(self) -> np.ndarray:
+    def order(self) -> Integers:
         """The rows sorted by what they say, (n,): the same whatever order they come in."""
         columns = [self.target, *self.weights.T, *self.points.reshape(len(self.target), -1).T]
         return np.lexsort(columns)
 
-    def some(self, rows: np.ndarray) -> Rows:
+    def some(self, rows: Integers) -> Rows:
         """Those rows."""
         return Rows(self.points[rows], self.weights[rows], self.target[rows], self.actions)
 
     @property
-    def used(self) -> np.ndarray:
+    def used(self) -> Floats:
         """The points that the equation speaks of, (N, d)."""
         return self.points[self.weights != 0]
 
@@ -72,23 +73,23 @@ class Groups(NamedTuple):
     many labels each left-out group has, or how many rows where it is not `by_label`.
     """
 
-    numbers: np.ndarray
-    into: np.ndarray
-    units: np.ndarray
+    numbers: Integers
+    into: Integers
+    units: Integers
     by_label: bool
 
     @property
-    def shares(self) -> np.ndarray:
+    def shares(self) -> Floats:
         """How much of the data each left-out group is, (K,)."""
         return np.asarray(self.units / self.units.sum())
 
     @property
-    def left_out(self) -> np.ndarray:
+    def left_out(self) -> Integers:
         """The number (n,) of each row's left-out group."""
         return np.asarray(self.into[self.numbers])
 
 
-def assign_groups(rows: Rows, labels: np.ndarray | None, rng: np.random.Generator) -> Groups:
+def assign_groups(rows: Rows, labels: ArrayLike | None, rng: np.random.Generator) -> Groups:
     """At most forty groups, in at most ten that are left out together.
 
     Episodes, or whatever `labels` (n,) say, stay together. Where they are fewer than five, or one of them has most of
@@ -113,7 +114,7 @@ def assign_groups(rows: Rows, labels: np.ndarray | None, rng: np.random.Generato
     return Groups(numbers, into, np.bincount(into[numbers]), False)
 
 
-def assign_more(rows: Rows, labels: np.ndarray | None, known: Groups, rng: np.random.Generator) -> Groups:
+def assign_more(rows: Rows, labels: ArrayLike | None, known: Groups, rng: np.random.Generator) -> Groups:
     """The left-out groups of rows that come later, and all units so far; `known` are those of earlier rows.
 
     A label stays in one group, the groups with the fewest first.
@@ -132,17 +133,17 @@ def assign_more(rows: Rows, labels: np.ndarray | None, known: Groups, rng: np.ra
     return Groups(numbers, np.arange(groups), known.units + more, known.by_label)
 
 
-def sample_places(points: np.ndarray, visits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def sample_places(points: Floats, visits: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """(some of the distinct points (q, d), how many visits (q,) they had), whatever the order of the points."""
     distinct, number = np.unique(points, axis=0, return_inverse=True)
-    visits = np.bincount(number.ravel(), visits)
+    visits = np.bincount(number.ravel(), visits).astype(np.float64)
     if len(distinct) <= PLACES:
         return distinct, visits
     chosen = np.sort(rng.permutation(len(distinct))[:PLACES])
     return distinct[chosen], visits[chosen] * visits.sum() / visits[chosen].sum()
 
 
-def deviations(columns: np.ndarray) -> np.ndarray:
+def deviations(columns: Floats) -> Floats:
     """The standard deviation of each column; 1 for a constant one."""
     deviation = columns.std(axis=0)
     return np.where(deviation > 1e-12 * np.maximum(np.abs(columns).max(axis=0), 1e-300), deviation, 1.0)
@@ -157,14 +158,16 @@ class Weighing:
     and `positive` says whether f is known to be above zero.
     """
 
-    shares: np.ndarray
-    into: np.ndarray
+    shares: Floats
+    into: Integers
     offset: RidgePath | None
-    probes: np.ndarray
+    probes: Floats
     headline: Functional | None
     positive: bool
 
-    def average(self, paths: Sequence[RidgePath], weights: Sequence[np.ndarray] = (), influence: Any = ()) -> Average:
+    def average(
+        self, paths: Sequence[RidgePath], weights: Sequence[Floats] = (), influence: Sequence[Floats] = ()
+    ) -> Average:
         """The average of these paths."""
         return Average(tuple(paths), tuple(weights), self.shares, self.into, tuple(influence), self.offset)
 
@@ -172,14 +175,14 @@ class Weighing:
         """The ridge path of one kernel, from sums over left-out groups."""
         at = np.asarray(features(self.probes))
         beside = 0.0 if self.offset is None else self.offset.values(self.probes)[0]
-        vectors: np.ndarray | None = None
-        level: Any = 0.0
+        vectors: Floats | None = None
+        level: Floats | float = 0.0
         if self.headline is not None:
             vectors = self.headline.means(self.headline.rows(features), self.into)
             vectors = np.concatenate([vectors, vectors[:1]])
             level = 0.0 if self.offset is None else self.offset.answers(self.headline, self.into)[0]
 
-        def looks(weights: np.ndarray) -> list[np.ndarray]:
+        def looks(weights: Floats) -> list[Floats]:
             answers = [at @ weights.T + beside]
             if vectors is not None:
                 answers.append(np.einsum("km,km->k", vectors, weights) + level)
@@ -187,7 +190,7 @@ class Weighing:
 
         return solution_path(features, sums, SEARCH.ridges, looks=looks, shares=self.shares)
 
-    def weigh(self, paths: Sequence[RidgePath]) -> list[np.ndarray]:
+    def weigh(self, paths: Sequence[RidgePath]) -> list[Floats]:
         """The weights (E,) of each path's candidates, all of them together summing to 1.
 
         They fall with the square of a candidate's squared error: a geometric mean of that of the headline, which counts
@@ -205,11 +208,11 @@ class Weighing:
         weights = np.where(finite, np.exp(-2 * (levels - least)), 0.0) if finite.any() else np.ones(len(levels))
         return list(np.split(weights / weights.sum(), np.cumsum([len(path.ridges) for path in paths])[:-1]))
 
-    def _log_errors(self, values: list[np.ndarray]) -> np.ndarray:
+    def _log_errors(self, values: list[Floats]) -> Floats:
         """The mean of the logarithm of squared errors over questions, from values (E, q, K + 2) on each path."""
         return np.concatenate([np.log(self._squared_errors(each)).mean(axis=1) for each in values])
 
-    def _squared_errors(self, values: np.ndarray) -> np.ndarray:
+    def _squared_errors(self, values: Floats) -> Floats:
         """The squared errors (E, q) of answers, or of their logarithms where f is positive."""
         if not self.positive:
             with np.errstate(invalid="ignore"):
@@ -221,12 +224,12 @@ class Weighing:
         return np.where(wrong | np.isinf(errors), SEARCH.wrong_sign, np.minimum(errors, SEARCH.wrong_sign))
 
 
-def probes_among(places: np.ndarray) -> np.ndarray:
+def probes_among(places: Floats) -> Floats:
     """Some of the places, evenly among them."""
     return places[:: max(1, len(places) // SEARCH.probes)]
 
 
-def _logarithm(values: np.ndarray) -> np.ndarray:
+def _logarithm(values: Floats) -> Floats:
     """That of values which should be above zero; what is not counts as next to nothing, far from all others."""
     return np.log(np.maximum(values, max(1e-3 * float(np.median(np.abs(values))), np.finfo(float).tiny)))
 
@@ -257,7 +260,7 @@ def fold_weights(average: Average, sums: Sequence[Sums], folds: Integers) -> Flo
     return np.concatenate(parts, axis=1)
 
 
-def excess(average: Average, rows: Rows, groups: np.ndarray) -> list[np.ndarray]:
+def excess(average: Average, rows: Rows, groups: Integers) -> list[Floats]:
     """By how many standard errors each candidate is worse than the best on rows of groups left out: (E,) for each path.
 
     `groups` (n,) are the numbers of the rows' left-out groups.
@@ -291,7 +294,7 @@ def excess(average: Average, rows: Rows, groups: np.ndarray) -> list[np.ndarray]
     return list(np.split(merits, np.cumsum([len(path.ridges) for path in average.paths])[:-1]))
 
 
-def _left_out(average: Average, points: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def _left_out(average: Average, points: Floats, groups: Integers) -> Floats:
     """Every candidate without the row's group at one point a row, (n, E of all paths)."""
     values = np.empty((len(points), sum(len(path.ridges) for path in average.paths)))
     for group in np.unique(groups):
@@ -302,7 +305,7 @@ def _left_out(average: Average, points: np.ndarray, groups: np.ndarray) -> np.nd
     return values
 
 
-def by_merit(weights: Sequence[np.ndarray], excesses: Sequence[np.ndarray]) -> list[np.ndarray]:
+def by_merit(weights: Sequence[Floats], excesses: Sequence[Floats]) -> list[Floats]:
     """The weights, lowered by how much worse candidates are on groups left out, and summing to 1 again."""
     lowered = [own / (1 + worse**2) ** 2 for own, worse in zip(weights, excesses, strict=True)]
     total = sum(float(each.sum()) for each in lowered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -59,24 +59,24 @@ class Functional:
         sums[empty], count[empty] = total, len(rows)
         return np.asarray(sums / count[:, None])
 
-    def joined(self, other: Functional | None, into: np.ndarray) -> Functional | None:
+    def joined(self, other: Functional | None, into: Integers) -> Functional | None:
         """The mean over the rows of both, this one's in the left-out groups they are in; None where it is no sample."""
         if self.groups is None:
             return None
         if other is None or other.groups is None:
             return dataclasses.replace(self, groups=into[self.groups])
-        pairs = ((self.points, other.points), (self.shares, other.shares), (into[self.groups], other.groups))
-        return Functional(*(np.concatenate(pair) for pair in pairs))
+        points, shares = np.concatenate([self.points, other.points]), np.concatenate([self.shares, other.shares])
+        return Functional(points, shares, np.concatenate([into[self.groups], other.groups]))
 
 
 class Headline(NamedTuple):
     """The question that matters most: points (n, J, d) with shares (n, J), at the rows (n,) of the data."""
 
-    points: np.ndarray
-    shares: np.ndarray
-    rows: np.ndarray
+    points: Floats
+    shares: Floats
+    rows: Integers
 
-    def among(self, numbers: np.ndarray) -> Functional:
+    def among(self, numbers: Integers) -> Functional:
         """The question as a functional, from the numbers (n,) of the groups that the data's rows are in."""
         return Functional(self.points, self.shares, numbers[self.rows])
 
@@ -85,8 +85,8 @@ class RidgePath(eqx.Module):
     """f in one feature map for a falling ridge: on all rows, without each of K groups, and on all rows debiased."""
 
     features: FeatureMap
-    ridges: Any  # (E,)
-    weights: Any  # (E, K + 2, m)
+    ridges: Floats  # (E,)
+    weights: Floats  # (E, K + 2, m)
 
     def values(self, points: Floats) -> Floats:
         """f at points (n, d) for every ridge, each way: (E, n, K + 2)."""
@@ -94,11 +94,11 @@ class RidgePath(eqx.Module):
         values = evaluate_functions(self.features, self.weights.reshape(-1, size), points)
         return np.moveaxis(values.reshape(len(points), ridges, ways), 0, 1)
 
-    def values_one_way(self, points: np.ndarray, way: int) -> np.ndarray:
+    def values_one_way(self, points: Floats, way: int) -> Floats:
         """f at points (n, d) for every ridge: on all rows where `way` is 0, without group k where it is 1 + k."""
         return evaluate_functions(self.features, np.asarray(self.weights)[:, way], points)
 
-    def answers(self, part: Functional, into: np.ndarray) -> np.ndarray:
+    def answers(self, part: Functional, into: Integers) -> Floats:
         """The functional of f, but for its constant, for every ridge, each way: (E, K + 2).
 
         `into` gives the number below K of the left-out group that each of the data's groups is a part of.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from scipy.stats import t as student
 
-from dualembed.arrays import Floats
+from dualembed.arrays import Floats, Integers
 from dualembed.estimates import Estimate
 from dualembed.linear.averaging import Groups, Rows, Weighing, assign_more, fold_weights, probes_among, sample_places
 from dualembed.linear.candidates import Functional, Headline, RidgePath
@@ -51,29 +52,30 @@ class LinearFit(eqx.Module):
 
     candidates: Average
     sums: tuple[Sums, ...]  # for each path
-    places: Any  # (q, d), a sample of the distinct first points of rows
-    visits: Any  # (q,), how many rows each place stands for
-    scale: Any  # (d,), by which coordinates are measured
+    places: Floats  # (q, d), a sample of the distinct first points of rows
+    visits: Floats  # (q,), how many rows each place stands for
+    scale: Floats  # (d,), by which coordinates are measured
     reach: float  # how far from a place a point of the data may be
     size: float  # the standard deviation of f over the places
     headline: Functional | None
-    units: Any  # (K,)
+    units: Integers  # (K,)
     by_label: bool
-    folds: Any = None  # (K,), of left-out groups; with weights (P, m) of f without each of P folds, until it is judged
-    fold_weights: Any = None
+    # Until it is judged: the folds (K,) of left-out groups, and weights (P, m) of f without each of P folds.
+    folds: Integers | None = None
+    fold_weights: Floats | None = None
 
     @classmethod
     def of(
         cls,
         weighing: Weighing,
         paths: Sequence[RidgePath],
-        weights: Sequence[np.ndarray],
+        weights: Sequence[Floats],
         *,
         sums: Sequence[Sums],
         groups: Groups,
-        places: np.ndarray,
-        visits: np.ndarray,
-        scale: np.ndarray,
+        places: Floats,
+        visits: Floats,
+        scale: Floats,
         judged: bool = False,
     ) -> LinearFit:
         """The fit of the candidates that count; `sums` are those of all groups, for each path, if it is to be judged.
@@ -97,7 +99,7 @@ class LinearFit(eqx.Module):
         """How many rows it was fitted to."""
         return int(self.sums[0].count.sum())
 
-    def assign(self, rows: Rows, labels: np.ndarray | None, seed: int) -> Groups:
+    def assign(self, rows: Rows, labels: ArrayLike | None, seed: int) -> Groups:
         """The left-out groups of more rows."""
         known = Groups(np.zeros(self.rows, dtype=int), self.candidates.into, self.units, self.by_label)
         return assign_more(rows, labels, known, np.random.default_rng([seed, self.rows]))
@@ -120,8 +122,8 @@ class LinearFit(eqx.Module):
         # Of earlier rows only the sums of left-out groups are there, which stand for all groups from now on.
         weighing = Weighing(groups.shares, groups.into, offset, probes_among(places), asked, problem.positive)
         paths = [weighing.path(each, own) for each, own in zip(features, sums, strict=True)]
-        where = {"places": places, "visits": visits, "scale": self.scale}
-        return LinearFit.of(weighing, paths, weighing.weigh(paths), sums=sums, groups=groups, **where)
+        known = weighing, paths, weighing.weigh(paths)
+        return LinearFit.of(*known, sums=sums, groups=groups, places=places, visits=visits, scale=self.scale)
 
     @property
     def function(self) -> LinearFunction:
@@ -134,10 +136,10 @@ class LinearFit(eqx.Module):
         features, weights = self._whole()
         return evaluate_functions(features, weights, points)
 
-    def judge(self, points: np.ndarray, fold: int) -> tuple[np.ndarray, np.ndarray]:
-        """f at points (n, d), fitted without the fold and to all rows, (n,) each."""
+    def without(self, fold_weights: Floats, points: Floats) -> tuple[Floats, Floats]:
+        """f at points (n, d), with the weights (m,) it has without a fold and with those of all rows, (n,) each."""
         features, weights = self._whole()
-        without, whole = evaluate_functions(features, np.stack([self.fold_weights[fold], weights[0]]), points).T
+        without, whole = evaluate_functions(features, np.stack([fold_weights, weights[0]]), points).T
         return without, whole
 
     def _whole(self) -> tuple[Stack, Floats]:
@@ -161,7 +163,7 @@ class LinearFit(eqx.Module):
         """How many standard errors an interval of that level reaches to either side."""
         return float(student.ppf(0.5 + level / 2, self.freedom))
 
-    def evaluate(self, points: Floats, beyond: Any = 0.0) -> tuple[Floats, Floats]:
+    def evaluate(self, points: Floats, beyond: Floats | float = 0.0) -> tuple[Floats, Floats]:
         """(values, standard errors) of f at points (n, d), which may be further `beyond` the data than they show."""
         beyond = np.broadcast_to(beyond, len(points))
         blocks = [slice(start, start + BLOCK) for start in range(0, len(points), BLOCK)]
@@ -173,7 +175,7 @@ class LinearFit(eqx.Module):
         spread = self.candidates.at(points)
         return spread.value, np.hypot(spread.stderr, self.size * (self.outside(points) + beyond))
 
-    def std(self, points: Any) -> Floats:
+    def std(self, points: ArrayLike) -> Floats:
         """The standard errors (n,) of f at points (n, d)."""
         return self.evaluate(np.asarray(points, dtype=np.float64))[1]
 
@@ -186,13 +188,13 @@ class LinearFit(eqx.Module):
         """What standard errors come from: itself."""
         return (self,)
 
-    def interval(self, points: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+    def interval(self, points: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
         """(lower, upper), each covering f(x) at each point by itself with that probability."""
         values, errors = self.evaluate(np.asarray(points, dtype=np.float64))
         half = self.quantile(level) * errors
         return values - half, values + half
 
-    def average(self, points: Any, weights: Any = None) -> Estimate:
+    def average(self, points: ArrayLike, weights: ArrayLike | None = None) -> Estimate:
         """The mean of f over the points (or Σ weights_i f(x_i)) with its standard error, the points being given."""
         points = np.asarray(points, dtype=np.float64)
         shares = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=np.float64) * len(points)
@@ -274,7 +276,7 @@ class LinearFit(eqx.Module):
         return Overlap(negative, float((visits @ weights) ** 2 / squares / visits.sum()))
 
 
-def _folds(units: np.ndarray) -> np.ndarray:
+def _folds(units: Integers) -> Integers:
     """The fold (K,) of each left-out group, by how many units each has: as many folds as are large enough, up to 4."""
     for count in (4, 3):
         folds = np.arange(len(units)) % count

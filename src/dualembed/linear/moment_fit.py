@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -227,8 +226,8 @@ class KernelPrior(eqx.Module):
 
     probabilities: tuple[float, ...]
     kernels: tuple[Kernel, ...]
-    landmarks: Any  # (q, d)
-    whitener: Any  # (q, m)
+    landmarks: Floats  # (q, d)
+    whitener: Floats  # (q, m)
 
     def covariances(self) -> Iterator[tuple[float, Floats]]:
         """(probability, covariance (m, m) of the weights) of each: K^(-1/2) K' K^(-1/2) on the landmarks.
@@ -251,12 +250,12 @@ class MomentFit(eqx.Module):
     primal: FeatureMap
     dual: FeatureMap
     sums: Sums
-    weights: Any  # (m,)
+    weights: Floats  # (m,)
     penalty: float
     dual_penalty: float
-    noise: Any = None
+    noise: Floats | None = None
     prior: KernelPrior | None = None
-    scores: Any = None
+    scores: Floats | None = None
     inflation: float = 1.0
 
     @staticmethod

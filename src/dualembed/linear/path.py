@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import numpy as np
 from scipy.linalg import LinAlgWarning
 
-from dualembed.arrays import Floats
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
@@ -146,10 +145,10 @@ class Average(eqx.Module):
     """
 
     paths: tuple[RidgePath, ...]
-    weights: tuple[Any, ...]  # (E,) for each path; all of them sum to 1
-    shares: Any  # (K,)
-    into: Any  # (F,)
-    influence: tuple[Any, ...]  # (m, F) for each path
+    weights: tuple[Floats, ...]  # (E,) for each path; all of them sum to 1
+    shares: Floats  # (K,)
+    into: Integers  # (F,)
+    influence: tuple[Floats, ...]  # (m, F) for each path
     offset: RidgePath | None = None
 
     @property
@@ -258,7 +257,7 @@ def mix(answers: Sequence[Estimates], average: Average) -> Estimates:
     return Estimates(np.asarray(value), variance, bias, np.asarray(apart), replicates, influence)
 
 
-def first_order(path: RidgePath, shares: Floats, fine: Sums, into: Floats) -> Floats:
+def first_order(path: RidgePath, shares: Floats, fine: Sums, into: Integers) -> Floats:
     """What each of the groups of the sums adds to the weights of f in the path's features, to first order: (m, F).
 
     f is the sum of the path's candidates times `shares` (E,), and `into` the left-out group each group is a part of:

@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from dualembed import checks
 from dualembed.answers.task import Fitted
+from dualembed.arrays import Floats
 from dualembed.data.coding import Coding
 from dualembed.data.roles import ROLES, role_named
 from dualembed.estimates import format_number
@@ -42,7 +43,7 @@ class Axis:
         values: np.ndarray = self.column.decode(points[:, self.start : self.start + self.column.width])
         return values
 
-    def with_value(self, points: np.ndarray, values: Any) -> np.ndarray:
+    def with_value(self, points: Floats, values: Any) -> Floats:
         """The points (n, d) with the column at `values`, one or (n,)."""
         given = np.empty(len(points), dtype=object if self.levels else np.float64)
         given[:] = values
@@ -70,7 +71,7 @@ def column_names(coding: Coding) -> list[str]:
     return [single] if len(coding.columns) == 1 else [f"{single} {number}" for number in range(len(coding.columns))]
 
 
-def middle_of(axes: Sequence[Axis], dimension: int | None = None) -> np.ndarray:
+def middle_of(axes: Sequence[Axis], dimension: int | None = None) -> Floats:
     """The point (1, d) at the mean of every number and at the first level of every category."""
     width = max((axis.start + axis.column.width for axis in axes), default=1)
     middle = np.zeros((1, width if dimension is None else dimension))
@@ -80,7 +81,7 @@ def middle_of(axes: Sequence[Axis], dimension: int | None = None) -> np.ndarray:
     return middle
 
 
-def describe_point(axes: Sequence[Axis], point: np.ndarray) -> str:
+def describe_point(axes: Sequence[Axis], point: Floats) -> str:
     """The values of columns at a point (1, d), in words: those of the first, where there are many."""
     values = [axis.decode(point)[0] for axis in axes[:TOLD]]
     texts = [str(each) if axis.levels else format_number(each) for axis, each in zip(axes, values, strict=False)]
@@ -99,30 +100,30 @@ class Surface:
     symbol: str
     axes: tuple[Axis, ...]
     dimension: int
-    call: Callable[[np.ndarray], Any]
+    call: Callable[[Floats], Any]
     spreads: tuple[Spread, ...]
-    rows: np.ndarray | None
+    rows: Floats | None
 
     @property
     def unit(self) -> float:
         """How many standard errors a 95 % interval reaches to either side."""
         return self.spreads[0].quantile(0.95) if self.spreads else float(norm.ppf(0.975))
 
-    def evaluate(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def evaluate(self, points: Floats) -> tuple[Floats, Floats | None]:
         """(values, standard errors), each (n,), at points (n, d); None where there are no standard errors."""
         if not self.spreads:
             return np.asarray(self.call(points), dtype=np.float64), None
         values, errors = zip(*(spread.evaluate(points) for spread in self.spreads), strict=True)
         return values[0], np.max(errors, axis=0)
 
-    def average(self, points: np.ndarray) -> tuple[float, float | None]:
+    def average(self, points: Floats) -> tuple[float, float | None]:
         """(the mean of f over points (n, d), its standard error)."""
         if not self.spreads:
             return float(np.mean(np.asarray(self.call(points), dtype=np.float64))), None
         means = [spread.average(points) for spread in self.spreads]
         return means[0].value, max(mean.stderr for mean in means)
 
-    def background(self) -> np.ndarray:
+    def background(self) -> Floats:
         """Points over which other columns are averaged: rows of the data, or their middle (of categories the first)."""
         if self.rows is not None and len(self.axes) > 1:
             return self.rows[:BACKGROUND]
@@ -214,7 +215,7 @@ def _surface(
     return Surface(symbol, tuple(axes), dimension, call, spreads, _rows(codings, tables))
 
 
-def _rows(codings: Sequence[Coding], tables: Mapping[str, Any]) -> np.ndarray | None:
+def _rows(codings: Sequence[Coding], tables: Mapping[str, Any]) -> Floats | None:
     """Coded rows of the data, at random and no more than are looked at; None where a table is missing.
 
     The draw is by what rows are, not by where they stand.

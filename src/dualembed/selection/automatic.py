@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks, compilation
+from dualembed.arrays import Integers
 from dualembed.linear.averaging import Rows, assign_groups, read_rows
 from dualembed.linear.candidates import Headline
 from dualembed.linear.sums import gather_moments, number_groups
-from dualembed.problems.base import Problem, with_rows
+from dualembed.problems.base import Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
 from dualembed.selection.gaussian_process import choose_by_evidence, choose_for_smooth_loss
 from dualembed.selection.kernels import choose_paths, describe
 from dualembed.selection.penalties import FOLDS, choose_products, evidence_penalty
-from dualembed.solvers.base import Choice, Record, Result, Solver, solve
+from dualembed.solvers.base import Choice, Record, Result, Solver, SolverLike, solve
 from dualembed.solvers.closed_form import NO_TRANSITIONS, AveragedPaths, ClosedForm, feature_maps, penalty_value
 from dualembed.solvers.embedding_sgd import EmbeddingSGD, Preconditioner
 from dualembed.solvers.newton import Newton
 from dualembed.sources import Dataset
-from dualembed.spaces.base import FunctionSpace
+from dualembed.spaces.base import FunctionSpace, SpaceLike
 from dualembed.spaces.basis import Affine, Basis
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearSpace
@@ -43,10 +44,10 @@ def auto(
     key: jax.Array | int,
     problem: Problem,
     *,
-    primal: FunctionSpace | str = "auto",
-    dual: FunctionSpace | str = "auto",
-    solver: Solver | str = "auto",
-    groups: Any = None,
+    primal: SpaceLike = "auto",
+    dual: SpaceLike = "auto",
+    solver: SolverLike = "auto",
+    groups: ArrayLike | None = None,
     headline: Headline | None = None,
 ) -> Result:
     """The problem's solution; what is left to "auto" is chosen from the data alone.
@@ -119,7 +120,7 @@ def auto(
     return _solve(seed, chosen, groups)
 
 
-def check_names(primal: FunctionSpace | str, dual: FunctionSpace | str, solver: Solver | str) -> None:
+def check_names(primal: SpaceLike, dual: SpaceLike, solver: SolverLike) -> None:
     """Raise where a name is none of those that are known."""
     if not isinstance(solver, Solver) and solver not in SOLVERS:
         raise checks.InputError(
@@ -132,12 +133,12 @@ def check_names(primal: FunctionSpace | str, dual: FunctionSpace | str, solver: 
             )
 
 
-def _shuffle(problem: Problem, groups: Any, seed: int) -> tuple[Problem, Any]:
+def _shuffle(problem: Problem, groups: ArrayLike | None, seed: int) -> tuple[Problem, Integers | None]:
     """The rows and their groups in an order that does not depend on the one they come in, nor on what they say.
 
     Which rows a choice looks at, and which of them make a fold, goes by their numbers.
     """
-    source: Any = problem.source
+    source = finite_data(problem)
     numbers = None if groups is None else number_groups(groups, source.rows)
     order = source.order(numbers)[np.random.default_rng(seed).permutation(source.rows)]
     return with_rows(problem, order), None if numbers is None else numbers[order]
@@ -149,7 +150,7 @@ def _by_paths(
     rows: Rows | None,
     *,
     space: FunctionSpace | None = None,
-    groups: Any,
+    groups: ArrayLike | None,
     headline: Headline | None,
 ) -> Result:
     """The average of ridge paths, of kernels that are chosen where no space is given."""
@@ -166,7 +167,7 @@ def _by_paths(
     return dataclasses.replace(result, record=Record(describe(result.closed), saddle, solver))
 
 
-def _solve(seed: int, chosen: Record, groups: Any) -> Result:
+def _solve(seed: int, chosen: Record, groups: ArrayLike | None) -> Result:
     """The solution of what was chosen, with standard errors where it is a closed form."""
     saddle, solver = chosen.saddle, chosen.solver
     if solver is None:
@@ -184,9 +185,7 @@ def _solve(seed: int, chosen: Record, groups: Any) -> Result:
     return dataclasses.replace(result, record=chosen)
 
 
-def _with_spaces(
-    chosen: Record, primal: FunctionSpace | str, dual: FunctionSpace | str, *, seed: int, groups: Any
-) -> Record:
+def _with_spaces(chosen: Record, primal: SpaceLike, dual: SpaceLike, *, seed: int, groups: ArrayLike | None) -> Record:
     """The chosen saddle with the spaces that were given, and penalties for them."""
     saddle = chosen.saddle
     if not _is_auto(dual):
@@ -219,7 +218,7 @@ def _without_prior(chosen: Record) -> ClosedForm | None:
     return ClosedForm(chosen.solver.folds, chosen.solver.groups) if isinstance(chosen.solver, ClosedForm) else None
 
 
-def _with_solver(chosen: Record, solver: Solver | str, *, groups: Any) -> Record:
+def _with_solver(chosen: Record, solver: SolverLike, *, groups: ArrayLike | None) -> Record:
     """The solver that was asked for, or the best there is for the saddle."""
     saddle = chosen.saddle
     if isinstance(solver, ClosedForm) and isinstance(chosen.solver, ClosedForm):
@@ -243,11 +242,11 @@ def _stochastic(saddle: Saddle) -> Solver:
     return EmbeddingSGD(steps, batch, OffsetSqrt(offset, offset), preconditioner=preconditioner)
 
 
-def _is_auto(space: FunctionSpace | str) -> bool:
+def _is_auto(space: SpaceLike) -> bool:
     return isinstance(space, str) and space == "auto"
 
 
-def _space(space: FunctionSpace | str) -> FunctionSpace:
+def _space(space: SpaceLike) -> FunctionSpace:
     return Affine() if isinstance(space, str) else space
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
 from dualembed.linear.sums import number_groups
 from dualembed.problems.base import Problem
@@ -50,10 +52,10 @@ class Consistency:
 
 def consistency_test(
     problem: Problem,
-    function: Callable[[np.ndarray], Any],
+    function: Callable[[Floats], Any],
     *,
     sample: Sample | None = None,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
     draws: int = 999,
     seed: int = 0,
 ) -> Consistency:
@@ -120,7 +122,7 @@ def consistency_test(
     return Consistency((1 + exceeding) / (1 + draws), float(statistic / len(residual)), draws)
 
 
-def _features(context: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _features(context: Floats, rng: np.random.Generator) -> Floats:
     """Features (n, r) whose inner products are the kernel's values, up to what the landmarks do not span."""
     deviation = context.std(axis=0)
     places = (context - context.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
@@ -134,7 +136,7 @@ def _features(context: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([constant, np.asarray(whitened(kernel, landmarks)(places))], axis=1)
 
 
-def _sums(scores: np.ndarray, groups: Any) -> np.ndarray:
+def _sums(scores: Floats, groups: ArrayLike | None) -> Floats:
     """The scores summed within each group (G, r)."""
     numbers = number_groups(groups, len(scores))
     count = int(numbers.max(initial=-1)) + 1

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
+from dualembed.arrays import Floats
 from dualembed.kernels import Columns, Gaussian, Kernel
 from dualembed.problems.base import padding
 from dualembed.spaces.features import FeatureMap
@@ -50,7 +51,7 @@ class Moments(eqx.Module):
     noise: jax.Array  # Ω / n, (r, r)
 
 
-def moments(points: Any, weights: Any, target: Any, *, instruments: Any, noise: Any) -> Moments:
+def moments(points: Floats, weights: Floats, target: Floats, *, instruments: Floats, noise: Floats) -> Moments:
     """The moments of samples with instruments, in float64.
 
     Parameters
@@ -82,7 +83,7 @@ def moments(points: Any, weights: Any, target: Any, *, instruments: Any, noise: 
         return Moments(*(jnp.asarray(part) for part in (*parts, q.T @ target, covariance)))
 
 
-def padded(rows: Any, more: int) -> np.ndarray:
+def padded(rows: Floats, more: int) -> Floats:
     """The rows with the first one repeated at the end."""
     rows = np.asarray(rows)
     return np.concatenate([rows, np.repeat(rows[:1], more, axis=0)])
@@ -188,7 +189,7 @@ def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any,
         moves = np.zeros(free.size)
         evaluations = 0
 
-        def negative(some: np.ndarray) -> tuple[float, np.ndarray]:
+        def negative(some: Floats) -> tuple[float, Floats]:
             nonlocal evaluations
             evaluations += 1
             moves[free] = some
@@ -221,7 +222,7 @@ def posterior_points(objective: Callable[..., Any], maximum: Any, spread: Any, d
         scales = np.asarray(_flatten(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), maximum, spread)))
         free, scales = np.diag(np.ones(len(scales)))[scales > 0], scales[scales > 0]
 
-        def slope(move: np.ndarray) -> np.ndarray:
+        def slope(move: Floats) -> Floats:
             return free @ np.asarray(_value_and_slope(jnp.asarray(move), objective, maximum, data)[1])
 
         bends = np.stack([(slope(STEP * one) - slope(-STEP * one)) / (2 * STEP) for one in free])
@@ -263,8 +264,8 @@ class Instruments(FeatureMap):
     """q(κ) = Tᵀ(1, k(κ, landmarks))."""
 
     kernel: Kernel
-    landmarks: Any  # (m, c)
-    transform: Any  # T, (1 + m, r)
+    landmarks: Floats  # (m, c)
+    transform: Floats  # T, (1 + m, r)
 
     @property
     def dimension(self) -> int:
@@ -281,7 +282,7 @@ class Instruments(FeatureMap):
         return self.transform[0] + self.kernel.gram(xs, self.landmarks) @ self.transform[1:]
 
 
-def orthonormal(kernel: Kernel, contexts: np.ndarray, landmarks: np.ndarray, *, tolerance: float) -> Instruments:
+def orthonormal(kernel: Kernel, contexts: Floats, landmarks: Floats, *, tolerance: float) -> Instruments:
     """A constant and the main directions of the kernel's features, orthonormal on the contexts.
 
     Directions whose variance there is below `tolerance` times the largest are left out: they would add noise.
@@ -313,7 +314,7 @@ def of_unit_norm(instruments: Instruments) -> Instruments:
     return Instruments(instruments.kernel, instruments.landmarks, transform)
 
 
-def bandwidths(contexts: np.ndarray, responses: np.ndarray, *, widest: np.ndarray) -> np.ndarray:
+def bandwidths(contexts: Floats, responses: Floats, *, widest: Floats) -> Floats:
     """A bandwidth for each column of the contexts, short enough to predict the responses (n, J), at most `widest`.
 
     The dual function to be represented is E[moment - y | κ], so that the responses are what the moment is made of:
@@ -344,7 +345,7 @@ def bandwidths(contexts: np.ndarray, responses: np.ndarray, *, widest: np.ndarra
     return np.minimum(np.asarray(best.kernel.bandwidth), widest)
 
 
-def kernel_on(columns: tuple[int, ...], widths: np.ndarray, dimension: int) -> Kernel:
+def kernel_on(columns: tuple[int, ...], widths: Floats, dimension: int) -> Kernel:
     """A Gaussian kernel of these columns of contexts that have `dimension` columns."""
     kernel = Gaussian(np.asarray(widths, dtype=np.float64))
     return kernel if len(columns) == dimension else Columns(kernel, columns)

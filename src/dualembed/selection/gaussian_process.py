@@ -5,12 +5,12 @@ Other smooth losses take the kernels of the square loss, and their penalty from 
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.averaging import deviations
 from dualembed.linear.moment_fit import KernelPrior, MomentFit
 from dualembed.linear.sums import Sums, gather_moments, gather_scores, number_groups
@@ -37,7 +37,7 @@ HELD_OUT = 3  # one row of so many judges the penalties
 DUAL_PENALTY = 1e-6  # instruments have unit variance: it only keeps their matrix regular
 
 
-def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Any = None) -> Record:
+def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None) -> Record:
     """The saddle and its closed form, with efficient weights where they help; rows are in no particular order."""
     sample = read_moments(problem)
     model, steps = choose(sample, rng)
@@ -62,7 +62,7 @@ def _prior(model: Model) -> KernelPrior:
 
 
 def _try_efficient_weights(
-    problem: Problem, fit: MomentFit, model: Model, *, noise: Variances, units: np.ndarray, steps: list[Choice]
+    problem: Problem, fit: MomentFit, model: Model, *, noise: Variances, units: Integers, steps: list[Choice]
 ) -> MomentFit:
     """The fit with efficient weights where they are called for and the honest score falls, else as it is."""
     numbers = {"gain in log likelihood a row": noise.gain, "its standard error": noise.stderr}
@@ -81,7 +81,7 @@ def _try_efficient_weights(
     return other if used else fit
 
 
-def _solve(sums: Sums, model: Model, dual_penalty: float, noise: np.ndarray | None = None) -> MomentFit:
+def _solve(sums: Sums, model: Model, dual_penalty: float, noise: Floats | None = None) -> MomentFit:
     """The fit with λ1 = σ² / n, σ² that of the residual on all rows."""
     system, variance = MomentSystem(sums, dual_penalty, noise=noise), model.variance
     for _ in range(ROUNDS):
@@ -93,26 +93,26 @@ def _solve(sums: Sums, model: Model, dual_penalty: float, noise: np.ndarray | No
     return MomentFit(model.features, model.instruments, sums, theta, penalty, dual_penalty, noise)
 
 
-def _moment(sample: MomentSample, function: LinearFunction) -> np.ndarray:
+def _moment(sample: MomentSample, function: LinearFunction) -> Floats:
     """Σ_k w_k f(p_k) in float64, some rows at a time."""
     tiles = np.array_split(np.arange(len(sample.target)), 1 + len(sample.target) // 4096)
     parts = (moment_features(function.features, sample.points[tile], sample.weights[tile]) for tile in tiles)
     return np.concatenate([part @ function.weights for part in parts])
 
 
-def _judge(problem: Problem, function: LinearFunction, units: np.ndarray) -> Score:
+def _judge(problem: Problem, function: LinearFunction, units: Integers) -> Score:
     """The honest score on the first rows, as many as there are units for."""
     sample = {name: column[: len(units)] for name, column in finite_data(problem).table.items()}
     return honest_score(problem, lambda xs: function.features(xs) @ function.weights, sample=sample, groups=units)
 
 
-def _units(groups: Any, rows: int) -> np.ndarray:
+def _units(groups: ArrayLike | None, rows: int) -> Integers:
     """The number (n,) of each row's group, from 0; each row by itself where groups are none, or too few for folds."""
     units = number_groups(groups, rows)
     return units if units.max() + 1 >= 2 * FOLDS else np.arange(rows)
 
 
-def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups: Any = None) -> Record:
+def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None) -> Record:
     """The saddle of the problem's own loss; rows are in no particular order, and groups are not looked at.
 
     Kernels and bandwidths are those that the square loss would choose for the same targets, whose scale is another one

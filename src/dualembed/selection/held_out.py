@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dualembed.arrays import Floats, Integers
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.deprecation import warn
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
@@ -65,7 +65,7 @@ class HeldOut:
         return self.inconclusive
 
 
-def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int = 0) -> HeldOut | None:
+def held_out(problem: Problem, fit: MomentFit, *, groups: ArrayLike | None = None, seed: int = 0) -> HeldOut | None:
     """The honest score of closed forms like the fit, each on a fold that it was not fitted to.
 
     The features and penalties are the fit's, chosen on all rows: what is left out of a fit is the solution alone.
@@ -102,7 +102,7 @@ def held_out(problem: Problem, fit: MomentFit, *, groups: Any = None, seed: int 
 
 
 def held_out_folds(
-    problem: Problem, fit: LinearFit, numbers: np.ndarray, *, groups: Any = None, seed: int = 0
+    problem: Problem, fit: LinearFit, numbers: Integers, *, groups: ArrayLike | None = None, seed: int = 0
 ) -> HeldOut | None:
     """The same of an average of paths without each fold; `numbers` (n,) say which left-out group a row is in.
 
@@ -110,9 +110,9 @@ def held_out_folds(
     whose noise it makes up for, and the score would come out below zero.
     """
     chosen, labels = _choose_rows(problem, groups, seed)
-    folds = fit.folds[numbers[chosen]]
-    if not np.all(np.isfinite(fit.fold_weights)):
+    if fit.folds is None or fit.fold_weights is None or not np.all(np.isfinite(fit.fold_weights)):
         return None
+    folds = fit.folds[numbers[chosen]]
     units = [len(np.unique(labels[folds == fold])) for fold in range(len(fit.fold_weights))]
     if min(units) < 2 * SCORE_FOLDS or np.bincount(folds).min() < 6 * SCORE_FOLDS:
         return None
@@ -121,14 +121,14 @@ def held_out_folds(
         inside = folds == fold
         terms = checked_terms(problem, _rows(finite_data(problem).table, chosen[inside]))
         points = terms.points.reshape(-1, terms.points.shape[2])
-        both = [values.reshape(terms.weights.shape) for values in fit.judge(points, fold)]
+        both = [values.reshape(terms.weights.shape) for values in fit.without(fit.fold_weights[fold], points)]
         score = score_of(problem, terms, both[0], folds=SCORE_FOLDS, seed=seed, groups=labels[inside])
         squared, fitted = (float(np.mean((terms.moment(values) - terms.target) ** 2)) for values in both)
         parts.append(HeldOut(score.value, score.stderr, squared, fitted, int(inside.sum())))
     return _together(parts)
 
 
-def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> HeldOut | None:
+def held_out_new(problem: Problem, function: LinearFunction, groups: ArrayLike | None) -> HeldOut | None:
     """The honest score on rows that the function has not seen: before they are learnt from. None for few of them."""
     data = finite_data(problem)
     rows = data.rows
@@ -140,7 +140,11 @@ def held_out_new(problem: Problem, function: LinearFunction, groups: Any) -> Hel
 
 
 def held_out_once(
-    problem: Problem, fit: Callable[[Problem], Callable[[np.ndarray], Any]], *, groups: Any = None, seed: int = 0
+    problem: Problem,
+    fit: Callable[[Problem], Callable[[Floats], Any]],
+    *,
+    groups: ArrayLike | None = None,
+    seed: int = 0,
 ) -> HeldOut | None:
     """The honest score of one function, fitted to three quarters of the rows and judged on the fourth.
 
@@ -214,7 +218,7 @@ def _choose_rows(problem: Problem, groups: ArrayLike | None, seed: int) -> tuple
     return chosen, np.argsort(np.argsort(first))[number]
 
 
-def _folds(labels: np.ndarray, seed: int) -> np.ndarray | None:
+def _folds(labels: Integers, seed: int) -> Integers | None:
     """The fold (n,) of each row, groups together; None where a fold would be too small to be judged."""
     groups = int(labels.max()) + 1
     if groups < FOLDS * FEWEST or len(labels) < 3 * FOLDS * FEWEST:
@@ -223,11 +227,11 @@ def _folds(labels: np.ndarray, seed: int) -> np.ndarray | None:
     return folds if np.bincount(folds, minlength=FOLDS).min() >= 3 * FEWEST else None
 
 
-def _rows(sample: Sample, rows: np.ndarray) -> Sample:
+def _rows(sample: Sample, rows: Integers | Booleans) -> Sample:
     return {name: column[rows] for name, column in sample.items()}
 
 
-def _weights(sums: Sums, fit: MomentFit) -> np.ndarray:
+def _weights(sums: Sums, fit: MomentFit) -> Floats:
     """θ of the closed form on these folds, by products across them or of all rows as the fit's are."""
     # The penalty of all rows is over their number.
     penalty = fit.penalty * fit.sums.rows / sums.rows

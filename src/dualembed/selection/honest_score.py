@@ -14,8 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed import checks
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.linear.sums import number_groups
 from dualembed.losses import Loss
 from dualembed.problems.base import Problem, Terms, finite_data, terms_numpy
@@ -42,17 +44,17 @@ class Score:
 
     value: float
     stderr: float
-    contributions: np.ndarray = dataclasses.field(repr=False, compare=False)
+    contributions: Floats = dataclasses.field(repr=False, compare=False)
 
 
 def honest_score(
     problem: Problem,
-    function: Callable[[np.ndarray], Any],
+    function: Callable[[Floats], Any],
     *,
     sample: Sample | None = None,
     folds: int = 5,
     seed: int = 0,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
 ) -> Score:
     """Estimate E[E[m | κ]²], m = moment(f) - y, such as the mean squared Bellman error, with a standard error.
 
@@ -119,7 +121,7 @@ def honest_score(
 
 
 def score_of(
-    problem: Problem, terms: Terms, values: np.ndarray, *, folds: int = 5, seed: int = 0, groups: Any = None
+    problem: Problem, terms: Terms, values: Floats, *, folds: int = 5, seed: int = 0, groups: ArrayLike | None = None
 ) -> Score:
     """The honest score from values (n, K) of f at the terms' points, of one f or of several that are nearly one."""
     units = _units(groups, len(terms.target), folds=folds)
@@ -137,7 +139,7 @@ def score_of(
     return Score(float(contributions.mean()), _stderr(contributions, q, m, units=units, folds=folds), contributions)
 
 
-def _stderr(contributions: np.ndarray, q: np.ndarray, m: np.ndarray, *, units: np.ndarray, folds: int) -> float:
+def _stderr(contributions: Floats, q: Floats, m: Floats, *, units: Integers, folds: int) -> float:
     """The standard error of the mean of (q1 + q2) m - q1 q2, where f is right too.
 
     Then all is of second order, (q1 + q2)(m - E[m|κ]), and the rows' spread goes to zero with q1 + q2, which few
@@ -169,7 +171,7 @@ def checked_terms(problem: Problem, sample: Sample | None) -> Terms:
     return terms
 
 
-def _units(groups: Any, rows: int, *, folds: int) -> np.ndarray:
+def _units(groups: ArrayLike | None, rows: int, *, folds: int) -> Integers:
     """The number (n,) of each row's group, from 0; each row by itself without groups."""
     if rows < 6 * folds:
         raise checks.InputError(
@@ -185,7 +187,7 @@ def _units(groups: Any, rows: int, *, folds: int) -> np.ndarray:
     return units
 
 
-def values_at(function: Callable[[np.ndarray], Any], points: Any) -> np.ndarray:
+def values_at(function: Callable[[Floats], Any], points: Any) -> Floats:
     """f at points (n, K, d): (n, K), refused unless it gives one finite number for each."""
     if not callable(function):
         raise checks.InputError(f"function must be callable on points of shape (n, d), not {function!r}")
@@ -209,7 +211,7 @@ def values_at(function: Callable[[np.ndarray], Any], points: Any) -> np.ndarray:
     return values.reshape(points.shape[:2])
 
 
-def _split(terms: Terms, values: np.ndarray, loss: Loss) -> tuple[np.ndarray, np.ndarray]:
+def _split(terms: Terms, values: Floats, loss: Loss) -> tuple[Floats, Floats]:
     """(parts (n, k) that the context determines, the rest (n,)) of moment - y for squares, else of the moment."""
     flags = np.asarray(terms.known or (False,) * values.shape[1])
     products = terms.weights * values
@@ -225,14 +227,14 @@ def _split(terms: Terms, values: np.ndarray, loss: Loss) -> tuple[np.ndarray, np
     return np.stack(known, axis=1) if known else np.empty((len(unknown), 0)), unknown
 
 
-def _uses(folds: int, loss: Loss) -> np.ndarray:
+def _uses(folds: int, loss: Loss) -> Booleans:
     """Which blocks (fold, half) each regression of a fold uses: (2, folds, 2 folds), or (1, ...) for both halves."""
     fold, half = np.divmod(np.arange(2 * folds), 2)
     others = fold != np.arange(folds)[:, None]
     return np.stack([others & (half == 0), others & (half == 1)]) if loss.quadratic else others[None]
 
 
-def _payoff(loss: Loss, q: np.ndarray, moment: np.ndarray, *, target: Any) -> np.ndarray:
+def _payoff(loss: Loss, q: Floats, moment: Floats, *, target: Any) -> Floats:
     """u moment - loss*_y(u) with u = loss'_y(q)."""
     with jax.enable_x64(True):
         y = jnp.asarray(target)
@@ -241,7 +243,7 @@ def _payoff(loss: Loss, q: np.ndarray, moment: np.ndarray, *, target: Any) -> np
         return np.asarray(u * jnp.asarray(moment) - loss.conjugate(u, y))
 
 
-def clustered_error(contributions: np.ndarray, units: np.ndarray) -> float:
+def clustered_error(contributions: Floats, units: Integers) -> float:
     """The standard error of the mean of contributions that depend on each other within a unit."""
     sums = np.bincount(units, contributions - contributions.mean())
     return float(np.sqrt(sums @ sums * len(sums) / (len(sums) - 1)) / len(contributions))

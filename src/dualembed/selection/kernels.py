@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import solve
 
 from dualembed import kernels
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.averaging import Groups, Rows, Weighing, by_merit, deviations, excess, probes_among, sample_places
 from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
@@ -33,7 +34,7 @@ MOST_ACTIONS = 12  # that have features of their own
 MOST_CURVED = 13  # coordinates, of which all pairs are features
 
 
-def known_part(rows: Rows, groups: np.ndarray, *, count: int, features: Iterable[FeatureMap]) -> RidgePath | None:
+def known_part(rows: Rows, groups: Integers, *, count: int, features: Iterable[FeatureMap]) -> RidgePath | None:
     """E[target | first point] as a part of f to begin with, fitted to all rows and without each group.
 
     It is in the one of several `features` that predicts groups left out best.
@@ -64,15 +65,13 @@ def known_part(rows: Rows, groups: np.ndarray, *, count: int, features: Iterable
 class GroupedRegression:
     """Sums of a regression by group: φφᵀ (K, m, m), φ times the response (K, m), its square (K,), and rows (K,)."""
 
-    normal: np.ndarray
-    right: np.ndarray
-    square: np.ndarray
-    count: np.ndarray
+    normal: Floats
+    right: Floats
+    square: Floats
+    count: Floats
 
     @staticmethod
-    def of(
-        features: FeatureMap, points: np.ndarray, response: np.ndarray, groups: np.ndarray, count: int
-    ) -> GroupedRegression:
+    def of(features: FeatureMap, points: Floats, response: Floats, groups: Integers, count: int) -> GroupedRegression:
         """The sums over the rows, a tile of them at a time."""
         size = features.size
         sums = GroupedRegression(
@@ -90,7 +89,7 @@ class GroupedRegression:
                 sums.count[group] += inside.sum()
         return sums
 
-    def weights(self, ridge: float, without: Sequence[int] = ()) -> np.ndarray:
+    def weights(self, ridge: float, without: Sequence[int] = ()) -> Floats:
         """The weights (m,) from all groups but some; the first, the constant's, is not penalised."""
         left = np.ones(len(self.count))
         left[list(without)] = 0
@@ -118,12 +117,12 @@ class Shape(NamedTuple):
     `scales` (d,) are the relative lengths of the coordinates; all alike where they are left out.
     """
 
-    family: type[Any]
+    family: type[kernels.Matern32] | type[kernels.Matern52] | type[kernels.Gaussian]
     bandwidth: float
     curved: bool = False
     scales: tuple[float, ...] | None = None
 
-    def kernel(self, dimension: int) -> Any:
+    def kernel(self, dimension: int) -> kernels.Kernel:
         """The kernel itself."""
         lengths = 1.0 if self.scales is None else np.asarray(self.scales)
         return to_numpy(self.family(self.bandwidth * np.sqrt(dimension) * lengths))
@@ -206,7 +205,7 @@ def screen(
         known: dict[str, Any] = {"count": len(counts), "offset": offset, "sample": sample}
         return [weighing.path(each, gather(problem, each, numbers, **known)) for each in features]
 
-    def merits(paths: Sequence[RidgePath]) -> list[np.ndarray]:
+    def merits(paths: Sequence[RidgePath]) -> list[Floats]:
         weights = weighing.weigh(paths)
         return by_merit(weights, excess(weighing.average(paths, weights), some, numbers))
 
@@ -223,13 +222,13 @@ def screen(
     return tuple(shapes[i] for i in best if totals[i] >= SEARCH.least_merit or i == best[0])
 
 
-def _known_part(rows: Rows, groups: np.ndarray, *, count: int, rng: np.random.Generator) -> RidgePath | None:
+def _known_part(rows: Rows, groups: Integers, *, count: int, rng: np.random.Generator) -> RidgePath | None:
     """The part of f that is known at once, of kernels that suit what is sharp."""
     features = feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng)
     return known_part(rows, groups, count=count, features=features)
 
 
-def length_scales(average: Average, points: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def length_scales(average: Average, points: Floats, scale: Floats) -> Floats:
     """How far f reaches along each coordinate (d,), against the others: the inverse of its slopes, of geometric mean 1.
 
     The slopes are those of what is left of f beyond a parabola, at points (n, d) whose coordinates are measured by
@@ -237,11 +236,11 @@ def length_scales(average: Average, points: np.ndarray, scale: np.ndarray) -> np
     """
     pairs = np.triu_indices(len(scale))
 
-    def parabola(xs: np.ndarray) -> np.ndarray:
+    def parabola(xs: Floats) -> Floats:
         zs = xs / scale
         return np.concatenate([np.ones((len(zs), 1)), zs, zs[:, pairs[0]] * zs[:, pairs[1]]], axis=1)
 
-    def value(xs: np.ndarray) -> np.ndarray:
+    def value(xs: Floats) -> Floats:
         parts = zip(average.paths, average.weights, strict=True)
         return np.sum([path.values_one_way(xs, 0) @ own for path, own in parts], axis=0)
 

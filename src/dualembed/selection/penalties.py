@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import MomentSystem
 from dualembed.selection.honest_score import clustered_error
@@ -87,9 +88,7 @@ def prediction_penalty(sums: Sums) -> tuple[float, Choice]:
     return best, Choice("penalty of the dual", f"{best:.3g}, by prediction", worth)
 
 
-def _ridge_errors(
-    dual: np.ndarray, cross: np.ndarray, new_dual: np.ndarray, new_cross: np.ndarray, *, penalties: np.ndarray
-) -> np.ndarray:
+def _ridge_errors(dual: Floats, cross: Floats, new_dual: Floats, new_cross: Floats, *, penalties: Floats) -> Floats:
     """Σ |g - Bᵀφ|² - |g|² over new rows, of which Σ φφᵀ and Σ φgᵀ are given, B = (E[φφᵀ] + λ)⁻¹E[φgᵀ], for each λ."""
     values, vectors = np.linalg.eigh(dual)
     weights = 1 / (np.maximum(values, 0.0) + penalties[:, None])
@@ -125,7 +124,7 @@ class Variances:
     `gain` is the mean gain in log likelihood of a held-out residual, a Gaussian one, with its standard error.
     """
 
-    values: np.ndarray
+    values: Floats
     share: float
     gain: float
     stderr: float
@@ -137,7 +136,7 @@ class Variances:
 
 
 def variances(
-    contexts: np.ndarray, residuals: np.ndarray, rng: np.random.Generator, *, units: np.ndarray | None = None
+    contexts: Floats, residuals: Floats, rng: np.random.Generator, *, units: Integers | None = None
 ) -> Variances:
     """A smooth model of E[residual² | κ], shrunk towards the mean as far as held-out residuals ask for.
 

@@ -7,11 +7,11 @@ their choice of bandwidth and ridge, follow from the sums.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from dualembed import kernels
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.spaces.nystrom import whiten
 
 LANDMARKS = 300  # up to ROWS_PER_LANDMARK times as many rows, and growing with the rows from there
@@ -25,14 +25,14 @@ ROWS_PER_STATE = 12  # from so many rows for each distinct context on, a table o
 
 
 def cross_fit(
-    context: Any,
-    response: np.ndarray,
-    blocks: np.ndarray,
+    context: Floats,
+    response: Floats,
+    blocks: Integers,
     *,
-    uses: np.ndarray,
+    uses: Booleans,
     rng: np.random.Generator,
-    beside: np.ndarray | None = None,
-) -> np.ndarray:
+    beside: Floats | None = None,
+) -> Floats:
     """Estimates (J, n) of E[response | context], each from blocks of rows that its own row's fold has no part in.
 
     Row i is in block blocks_i and fold blocks_i // 2; its estimate j comes from the blocks b with uses[j, fold, b].
@@ -49,7 +49,7 @@ def cross_fit(
     beside = _standardised(np.empty((len(response), 0)) if beside is None else beside)
     candidates, ridges = _candidates(inputs, rng, beside=beside.shape[1])
     inputs = np.concatenate([inputs, beside], axis=1)
-    best: dict[tuple[int, int], tuple[float, _Features, np.ndarray]] = {}
+    best: dict[tuple[int, int], tuple[float, _Features, Floats]] = {}
     for features in candidates:
         # Neither the scale nor the shift touches the choice of a regression with a free constant; both save digits.
         sums = _sums(features, inputs, (response - response.mean()) / scale, blocks=blocks, count=uses.shape[2])
@@ -69,7 +69,7 @@ def cross_fit(
 class _Features:
     """Kernel values at the landmarks, the coordinates themselves, k columns beside and a one: (n, m + d + k + 1)."""
 
-    def __init__(self, kernel: kernels.Kernel, landmarks: Any, beside: int = 0) -> None:
+    def __init__(self, kernel: kernels.Kernel, landmarks: Floats, beside: int = 0) -> None:
         self.kernel, self.landmarks = kernel, landmarks
         size, dimension = landmarks.shape
         first = 0 if dimension <= LINEAR_COLUMNS else dimension
@@ -84,14 +84,12 @@ class _Features:
         weights = np.where(self.linear < dimension, 10 / np.sqrt(dimension), 100.0)
         self.whitening[size:, kept:] = np.diag(weights)
 
-    def __call__(self, inputs: Any) -> np.ndarray:
+    def __call__(self, inputs: Floats) -> Floats:
         values = np.asarray(self.kernel.gram(inputs[:, : self.landmarks.shape[1]], self.landmarks))
         return np.concatenate([values, inputs[:, self.linear], np.ones((len(inputs), 1))], axis=1)
 
 
-def _sums(
-    features: _Features, inputs: np.ndarray, response: np.ndarray, *, blocks: np.ndarray, count: int
-) -> np.ndarray:
+def _sums(features: _Features, inputs: Floats, response: Floats, *, blocks: Integers, count: int) -> Floats:
     """Σ (φ, 1, y)(φ, 1, y)ᵀ over the rows of each block: (count, p, p)."""
     size = features.whitening.shape[0] + 2
     sums = np.zeros((count, size, size))
@@ -102,7 +100,7 @@ def _sums(
     return sums
 
 
-def _ridge(features: _Features, sums: np.ndarray, ridges: np.ndarray) -> tuple[float, np.ndarray]:
+def _ridge(features: _Features, sums: Floats, ridges: Floats) -> tuple[float, Floats]:
     """(generalised cross-validation error, coefficients of the features) of the best ridge, the constant being free."""
     rows = sums[-2, -2]
     mean = sums[-2] / rows
@@ -127,7 +125,7 @@ def _ridge(features: _Features, sums: np.ndarray, ridges: np.ndarray) -> tuple[f
     return float(error[chosen]), np.append(coefficients, mean[-1] - mean[:-2] @ coefficients)
 
 
-def _standardised(context: np.ndarray) -> np.ndarray:
+def _standardised(context: Floats) -> Floats:
     """The columns with mean 0 and standard deviation 1; constant ones become 0."""
     centred = context - context.mean(axis=0)
     spread = centred.std(axis=0)
@@ -135,7 +133,7 @@ def _standardised(context: np.ndarray) -> np.ndarray:
     return np.where(constant, 0.0, centred / np.where(constant, 1.0, spread))
 
 
-def _candidates(inputs: np.ndarray, rng: np.random.Generator, *, beside: int) -> tuple[list[_Features], np.ndarray]:
+def _candidates(inputs: Floats, rng: np.random.Generator, *, beside: int) -> tuple[list[_Features], Floats]:
     """(features, ridges) to choose from, on distinct rows drawn at random, more of them for more data."""
     rows = len(inputs)
     # What landmarks cannot resolve is a bias that both regressions share, while the standard error falls with the rows.
@@ -150,6 +148,6 @@ def _candidates(inputs: np.ndarray, rng: np.random.Generator, *, beside: int) ->
     return [_Features(kernels.Gaussian(factor * bandwidth), landmarks, beside) for factor in BANDWIDTHS], RIDGES
 
 
-def _tiles(rows: np.ndarray) -> Iterator[np.ndarray]:
+def _tiles(rows: Integers) -> Iterator[Integers]:
     for start in range(0, len(rows), TILE):
         yield rows[start : start + TILE]

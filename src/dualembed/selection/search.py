@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.kernels import Kernel, Sum
 from dualembed.linear.averaging import deviations
 from dualembed.problems.base import Problem, read_terms
@@ -64,20 +65,20 @@ class MomentSample:
     `columns` are those of the context without a copy of the target, on which a square loss does not depend.
     """
 
-    points: np.ndarray
-    weights: np.ndarray
-    target: np.ndarray
-    context: np.ndarray
-    known: np.ndarray
+    points: Floats
+    weights: Floats
+    target: Floats
+    context: Floats
+    known: Booleans
     columns: tuple[int, ...]
 
-    def some(self, rows: np.ndarray) -> MomentSample:
+    def some(self, rows: Integers) -> MomentSample:
         """Those rows."""
         parts = (self.points[rows], self.weights[rows], self.target[rows], self.context[rows])
         return MomentSample(*parts, self.known, self.columns)
 
     @property
-    def places(self) -> np.ndarray:
+    def places(self) -> Floats:
         """All points, (n K, d)."""
         return self.points.reshape(-1, self.points.shape[2])
 
@@ -95,8 +96,8 @@ class Model:
     features: LandmarkMap
     instruments: Instruments
     columns: tuple[int, ...]  # of the context, that the instruments depend on
-    widths: np.ndarray
-    weights: np.ndarray
+    widths: Floats
+    weights: Floats
     variance: float
     candidates: dict[str, Maximum]
     likely: tuple[tuple[float, Kernel], ...] = ()  # (weight, kernel): what the kernel may be too, by its posterior
@@ -159,7 +160,7 @@ def _refine_landmarks(
     return dataclasses.replace(model, features=features, instruments=of_unit_norm(instruments))
 
 
-def _unspanned(kernel: Kernel, features: LandmarkMap, places: np.ndarray) -> float:
+def _unspanned(kernel: Kernel, features: LandmarkMap, places: Floats) -> float:
     """The share of the kernel's variance at the points that its landmarks do not explain."""
     some = places[:: max(1, len(places) // 1000)]
     spanned = np.sum(np.asarray(whitened(kernel, features.landmarks)(some)) ** 2, axis=1)
@@ -174,7 +175,7 @@ def _choose_at(search: MomentSample, level: Level, before: Model | None, *, rng:
     centres = landmarks_among(search.context, min(level.dual, len(inputs) // 2), rng)
     order = rng.permutation(len(inputs))  # the first rows are the landmarks of the regression
 
-    def instruments(widths: np.ndarray) -> Instruments:
+    def instruments(widths: Floats) -> Instruments:
         kernel = kernel_on(search.columns, widths, search.context.shape[1])
         return orthonormal(kernel, search.context, centres, tolerance=level.tolerance)
 
@@ -191,7 +192,7 @@ def _choose_at(search: MomentSample, level: Level, before: Model | None, *, rng:
 
 
 def _maximise_evidence(
-    search: MomentSample, instruments: Instruments, landmarks: np.ndarray, *, widths: np.ndarray, before: Model | None
+    search: MomentSample, instruments: Instruments, landmarks: Floats, *, widths: Floats, before: Model | None
 ) -> Model:
     """The most evident kernel for f, its noise and hyper-parameters found in turn."""
     q = instruments(search.context)
@@ -268,7 +269,7 @@ def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
     level = square / max(total**2, 1e-4 * weight)
     make = FAMILIES[family]
 
-    def kernel(bandwidth: np.ndarray, amplitude: float, level: float, slope: np.ndarray, middle: np.ndarray) -> Sum:
+    def kernel(bandwidth: Floats, amplitude: float, level: float, slope: Floats, middle: Floats) -> Sum:
         return Sum(amplitude * make(bandwidth), kernels.Polynomial(1, level, slope, middle))
 
     typical = np.sqrt(2.25 * dimension) * scale
@@ -281,18 +282,16 @@ def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
     )
 
 
-def _posterior_mean(
-    search: MomentSample, features: LandmarkMap, q: np.ndarray, *, variance: float
-) -> tuple[np.ndarray, float]:
+def _posterior_mean(search: MomentSample, features: LandmarkMap, q: Floats, *, variance: float) -> tuple[Floats, float]:
     """(weights of f, mean squared residual) on the rows of the search."""
     g = moment_features(features, search.points, search.weights)
     rows = len(g)
     a, b = q.T @ g / rows, q.T @ search.target / rows
     theta = np.linalg.solve(a.T @ a + variance / rows * np.eye(g.shape[1]), a.T @ b)
-    return theta, float(np.mean((search.target - g @ theta) ** 2))
+    return np.asarray(theta, dtype=np.float64), float(np.mean((search.target - g @ theta) ** 2))
 
 
-def _responses(search: MomentSample, model: Model) -> np.ndarray:
+def _responses(search: MomentSample, model: Model) -> Floats:
     """What the moment is made of, (n, J): the target, and the parts that the context does and does not determine."""
     values = (model.features(search.places) @ model.weights).reshape(search.weights.shape) * search.weights
     parts = [values[:, flags].sum(axis=1) for flags in (search.known, ~search.known)]
@@ -317,7 +316,7 @@ def _lack_of_fit(model: Model, search: MomentSample, richer: Level, *, rng: np.r
     return surplus / float(np.sqrt(max(2 * (np.sum(squares**2) - own), np.finfo(float).tiny)))
 
 
-def landmarks_among(places: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def landmarks_among(places: Floats, count: int, rng: np.random.Generator) -> Floats:
     """So many distinct places, at random."""
     looked_at = places[rng.permutation(len(places))[: 4 * count]]
     distinct = np.unique(looked_at, axis=0)
@@ -344,5 +343,5 @@ def _steps(model: Model, search: MomentSample) -> list[Choice]:
     ]
 
 
-def _listed(values: np.ndarray) -> str:
+def _listed(values: Floats) -> str:
     return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -301,3 +301,7 @@ class Record(Selection):
 
     saddle: Saddle = dataclasses.field(repr=False)
     solver: Solver | None = dataclasses.field(default=None, repr=False)
+
+
+SolverLike: TypeAlias = Solver | str
+"""A solver, or the name of one: "auto" takes the best there is, "closed-form" and "embedding-sgd" ask for these."""

@@ -320,7 +320,7 @@ class AveragedPaths(Solver):
         Whether candidates are also held against one-step backups on rows left out.
     """
 
-    groups: Any = None
+    groups: Groups | ArrayLike | None = None
     headline: Headline | None = None
     offset: RidgePath | None = None
     judged: bool = eqx.field(default=False, static=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -445,3 +445,7 @@ class RunningAverage(eqx.Module):
         """The coefficients Δ_i contributes to the average, same shape as deltas."""
         weights = self.weights()
         return self.deltas * weights.reshape(weights.shape + (1,) * (self.deltas.ndim - 1))
+
+
+SpaceLike: TypeAlias = FunctionSpace | str
+"""A space, or the name of one: "auto" leaves the choice to the data, "linear" takes straight lines."""
