@@ -205,4 +205,4 @@ def _difference(
 def _estimates(model: ActionValueEvaluator) -> Estimates | None:
     if model.paths_ is None or model.paths_.headline is None:
         return None
-    return model.paths_.answer([(1.0, model.paths_.headline)])
+    return model.paths_.candidates.ask([(1.0, model.paths_.headline)])

@@ -33,7 +33,11 @@ def enable_cache() -> Path | None:
     folder = _writable(chosen)
     if folder is None:
         return None
-    _forgive_broken_entries()
+    # JAX does not write entries atomically, so that a process can meet another's half-written one. It compiles anew
+    # where it cannot read or write one, which is all that matters.
+    warnings.filterwarnings(
+        "ignore", message="Error (reading|writing) persistent compilation cache", category=UserWarning
+    )
     config.update("jax_compilation_cache_dir", str(folder))
     if config.jax_persistent_cache_min_compile_time_secs == _JAX_DEFAULT_SECONDS:
         config.update("jax_persistent_cache_min_compile_time_secs", LEAST_COMPILE_SECONDS)
@@ -53,13 +57,3 @@ def _writable(chosen: str) -> Path | None:
         return folder.resolve()
     except (OSError, RuntimeError):  # RuntimeError: no home folder to expand "~" to
         return None
-
-
-def _forgive_broken_entries() -> None:
-    """Keep quiet about entries JAX cannot read or write: it compiles anew, which is all that matters.
-
-    JAX does not write entries atomically, so a process can meet another's half-written one.
-    """
-    warnings.filterwarnings(
-        "ignore", message="Error (reading|writing) persistent compilation cache", category=UserWarning
-    )

@@ -7,7 +7,7 @@ import enum
 import math
 from typing import Any
 
-from dualembed.estimates import Estimate, check_level, format_estimate, format_interval
+from dualembed.estimates import Estimate, check_level, format_estimate, format_interval, pluralise
 
 
 class Verdict(enum.StrEnum):
@@ -224,13 +224,13 @@ def judge(
         reasons.append("without some of the data there is no answer at all, so that its error is not known")
     agreed = finite and relative < RULES.negligible and not outside
     if negative is not None and not agreed:
-        add(negative, RULES.negative, _negative_reason(negative))
+        add(negative, RULES.negative, NEGATIVE.format(negative))
     if outside >= RULES.outside[0]:
         verdicts.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
         reasons += outside_warning(outside - unseen)  # of the others it is said why
-    add(unseen, RULES.outside, _unseen_reason(unseen))
+    add(unseen, RULES.outside, UNSEEN.format(unseen))
     if finite:
-        add(relative, RULES.relative, _relative_reason(relative))
+        add(relative, RULES.relative, RELATIVE.format(relative))
     if carried is not None and carried < RULES.carried and not (finite and relative < RULES.small and not outside):
         verdicts.append(Verdict.FRAGILE)
         reasons.append(CARRIED_BY_FEW)
@@ -239,7 +239,7 @@ def judge(
         reasons.append(NOTHING_VARIES)
     if starts is not None and starts < RULES.starts:
         verdicts.append(Verdict.FRAGILE)
-        reasons.append(_starts_reason(starts))
+        reasons.append(FEW_STARTS.format("" if starts == 1 else "s", pluralise(starts, "episode")))
     order = list(Verdict)
     return max(verdicts, key=order.index), tuple(reasons)
 
@@ -248,35 +248,23 @@ CARRIED_BY_FEW = (
     "a handful of rows or of episodes carry nearly all that the answer varies by, as where rewards are rare, so that "
     "its interval may be too narrow; gather more data that show them"
 )
+NEGATIVE = (
+    "{:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is asked about, and "
+    "the answer is extrapolated; gather data closer to the question"
+)
+UNSEEN = (
+    "{:.0%} of what is asked about has a category, or a combination of categories, that no row of the data starts "
+    "from, so that nothing is known of it; give rows that do"
+)
+RELATIVE = (
+    "the standard error is {:.1f} times the answer or all that f varies by: the data say next to nothing of it; gather "
+    "more of them"
+)
+FEW_STARTS = (
+    "it is taken at the start{} of {} alone, which says little of where others start; give more episodes, or "
+    "initial_states"
+)
 NOTHING_VARIES = (
     "the data vary in nothing that is asked about, as where all rewards are the same, so that an error of 0 says "
     "nothing of what they do not show"
 )
-
-
-def _negative_reason(share: float) -> str:
-    return (
-        f"{share:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is asked "
-        "about, and the answer is extrapolated; gather data closer to the question"
-    )
-
-
-def _unseen_reason(share: float) -> str:
-    return (
-        f"{share:.0%} of what is asked about has a category, or a combination of categories, that no row of the data "
-        "starts from, so that nothing is known of it; give rows that do"
-    )
-
-
-def _starts_reason(count: int) -> str:
-    where = "the start of 1 episode" if count == 1 else f"the starts of {count} episodes"
-    return (
-        f"it is taken at {where} alone, which says little of where others start; give more episodes, or initial_states"
-    )
-
-
-def _relative_reason(times: float) -> str:
-    return (
-        f"the standard error is {times:.1f} times the answer or all that f varies by: the data say next to nothing of "
-        "it; gather more of them"
-    )

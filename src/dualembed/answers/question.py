@@ -170,12 +170,14 @@ def answer_from_paths(
     Of the value of the policy that played the data, `returns` of its episodes are another view, which counts too.
     `unseen` is 1 for each of the question's points (N,) that is of a kind which no row shows.
     """
-    spread = fit.answer(question.parts)
+    spread = fit.candidates.ask(question.parts)
     if returns is not None:
-        spread = mix([spread, fit.answer([(1.0, returns)])], fit.candidates)
+        spread = mix([spread, fit.candidates.ask([(1.0, returns)])], fit.candidates)
     points, coefficients = question.flat()
     beyond = fit.outside(points) + question.strays() + unseen
-    sampled = sum(factor**2 * fit.sampling(part) for factor, part in question.parts)
+    # Of the data's own rows the spread knows how they vary.
+    others = [(factor, part) for factor, part in question.parts if not part.sampled]
+    sampled = sum(factor**2 * part.sampling_variance(lambda xs: fit.replicates(xs)[:, 0]) for factor, part in others)
     guessed = fit.size * (np.abs(coefficients) @ beyond)
     unknowable = SEARCH.digits * abs(float(spread.value))
     stderr = float(np.sqrt(spread.stderr**2 + sampled + guessed**2 + unknowable**2))
@@ -215,7 +217,9 @@ def answer_from_spreads(
     points, coefficients = question.flat()
     value = float(coefficients @ values(function, points))
     fitted = max(spread.average(points, coefficients).stderr for spread in spreads)
-    sampled = sum(_sampling_variance(function, factor, part) for factor, part in question.parts)
+    sampled = sum(
+        factor**2 * part.sampling_variance(lambda xs: values(function, xs)) for factor, part in question.parts
+    )
     away = float(np.abs(coefficients) @ question.strays())
     guessed = size * away if away else 0.0
     stderr = float(np.sqrt(fitted**2 + sampled + guessed**2))
@@ -228,12 +232,3 @@ def values(function: Function, points: Floats) -> Floats:
         weights = np.asarray(function.weights, dtype=np.float64)
         return evaluate_functions(to_numpy(function.features), weights[None], points)[:, 0]
     return np.asarray(function(points), dtype=np.float64)
-
-
-def _sampling_variance(function: Function, factor: float, part: Functional) -> float:
-    """That of a mean over rows that are a sample themselves; 0 where they are given."""
-    if part.groups is None or len(part.points) < 2:
-        return 0.0
-    flat = part.points.reshape(-1, part.points.shape[2])
-    each = np.sum(part.shares * values(function, flat).reshape(part.shares.shape), axis=1)
-    return float(factor**2 * each.var(ddof=1) / len(each))

@@ -134,6 +134,7 @@ class Fitted(Protocol):
     function_: Function
     dual_: DualFunction
     schema_: Schema
+    diagnostics_: Any
     fit: Any
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -58,6 +59,13 @@ class Functional:
         empty = count == 0
         sums[empty], count[empty] = total, len(rows)
         return np.asarray(sums / count[:, None])
+
+    def sampling_variance(self, function: Callable[[Floats], Floats]) -> float:
+        """The variance of the functional of f over samples of its rows; 0 where these are given."""
+        if self.groups is None or len(self.points) < 2:
+            return 0.0
+        values = function(self.points.reshape(-1, self.points.shape[2])).reshape(self.shares.shape)
+        return float(np.sum(self.shares * values, axis=1).var(ddof=1) / len(values))
 
     def joined(self, other: Functional | None, into: Integers) -> Functional | None:
         """The mean over the rows of both, this one's in the left-out groups they are in; None where it is no sample."""

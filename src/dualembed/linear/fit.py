@@ -17,7 +17,7 @@ from dualembed.estimates import Estimate
 from dualembed.linear.averaging import Groups, Rows, Weighing, assign_more, fold_weights, probes_among, sample_places
 from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.moment_fit import Spread
-from dualembed.linear.path import Average, Estimates, first_order
+from dualembed.linear.path import Average, first_order
 from dualembed.linear.sums import Sums, gather
 from dualembed.linear.system import LinearSystem
 from dualembed.problems.base import Problem
@@ -156,8 +156,11 @@ class LinearFit(eqx.Module):
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of the errors."""
-        return self.candidates.freedom
+        """Degrees of freedom of sampling errors: those of the few left-out groups, which no number of others mends.
+
+        How f really moves without a part of the data is known from them alone; and sums of rewards are skewed.
+        """
+        return len(self.candidates.shares) - 1
 
     def quantile(self, level: float) -> float:
         """How many standard errors an interval of that level reaches to either side."""
@@ -167,21 +170,16 @@ class LinearFit(eqx.Module):
         """(values, standard errors) of f at points (n, d), which may be further `beyond` the data than they show."""
         beyond = np.broadcast_to(beyond, len(points))
         blocks = [slice(start, start + BLOCK) for start in range(0, len(points), BLOCK)]
-        parts = [self._evaluate(points[block], beyond[block]) for block in blocks]
-        values, errors = (np.concatenate(each) for each in zip(*parts, strict=True)) if parts else (np.zeros(0),) * 2
+        values, errors = np.empty(len(points)), np.empty(len(points))
+        for block in blocks:
+            spread = self.candidates.at(points[block])
+            values[block] = spread.value
+            errors[block] = np.hypot(spread.stderr, self.size * (self.outside(points[block]) + beyond[block]))
         return values, errors
-
-    def _evaluate(self, points: Floats, beyond: Floats) -> tuple[Floats, Floats]:
-        spread = self.candidates.at(points)
-        return spread.value, np.hypot(spread.stderr, self.size * (self.outside(points) + beyond))
 
     def std(self, points: ArrayLike) -> Floats:
         """The standard errors (n,) of f at points (n, d)."""
         return self.evaluate(np.asarray(points, dtype=np.float64))[1]
-
-    def answer(self, parts: Sequence[tuple[float, Functional]]) -> Estimates:
-        """The sum of factor times functional of f."""
-        return self.candidates.ask(parts)
 
     @property
     def spreads(self) -> tuple[LinearFit, ...]:
@@ -198,20 +196,12 @@ class LinearFit(eqx.Module):
         """The mean of f over the points (or Σ weights_i f(x_i)) with its standard error, the points being given."""
         points = np.asarray(points, dtype=np.float64)
         shares = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=np.float64) * len(points)
-        spread = self.answer([(1.0, Functional(points[:, None], shares[:, None]))])
+        spread = self.candidates.ask([(1.0, Functional(points[:, None], shares[:, None]))])
         return Estimate(float(spread.value), float(np.hypot(spread.stderr, self.extrapolation(points, shares))))
 
     def extrapolation(self, points: Floats, shares: Floats) -> float:
         """What f may be off by at points (n, d) outside the data: one standard deviation of it for each of theirs."""
         return float(self.size * np.mean(np.abs(shares) * self.outside(points)))
-
-    def sampling(self, part: Functional) -> float:
-        """The variance of the functional of f over samples of its rows, where these are not the data's own."""
-        if part.groups is None or len(part.points) < 2 or np.any(part.groups >= 0):
-            return 0.0
-        flat = part.points.reshape(-1, part.points.shape[2])
-        each = np.sum(part.shares * self.replicates(flat)[:, 0].reshape(part.shares.shape), axis=1)
-        return float(each.var(ddof=1) / len(each))
 
     def outside(self, points: Floats) -> Floats:
         """How far each point (n, d) is from the data, in standard deviations a coordinate; 0 among them."""

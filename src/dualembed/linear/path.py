@@ -151,14 +151,6 @@ class Average(eqx.Module):
     influence: tuple[Floats, ...]  # (m, F) for each path
     offset: RidgePath | None = None
 
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom of sampling errors: those of the few left-out groups, which no number of others mends.
-
-        How f really moves without a part of the data is known from them alone; and sums of rewards are skewed.
-        """
-        return len(self.shares) - 1
-
     def at(self, points: Floats) -> Estimates:
         """f at points (n, d)."""
         pairs = zip(self.paths, self.influence, strict=True)

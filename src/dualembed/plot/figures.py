@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualembed import checks
+from dualembed.answers.task import Fitted
 from dualembed.plot.style import BLUE, CYCLE, DASHES, FONT, GREY, SKY, VERMILION, axes_for, finish, label, name_levels
 from dualembed.plot.surface import Axis, Surface, function_surface, tables_of, witness_surface
 
@@ -22,7 +23,7 @@ BINS = 10  # of the data, over which the witness is averaged
 LEAST = 1e-4  # singular values below are counted, not drawn
 
 
-def function(model: Any, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
+def function(model: Fitted, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
     """Plot the learnt function with 95 % intervals, in the columns' own units.
 
     One column gives a curve, or points for a category. Two give a map, on which dashed lines are standard errors, or
@@ -46,9 +47,13 @@ def function(model: Any, data: Any = None, *, column: str | None = None, ax: Axe
         The axes.
     """
     surface = function_surface(model, data)
-    ax = axes_for(ax)
-    if column is not None or len(surface.axes) == 1:
-        return dependence(ax, surface, surface.axes[0] if column is None else surface.axis(column))
+    return draw(axes_for(ax), surface) if column is None else dependence(axes_for(ax), surface, surface.axis(column))
+
+
+def draw(ax: Axes, surface: Surface) -> Axes:
+    """A function of all its columns: a curve, a map, curves by category, or a panel for each column."""
+    if len(surface.axes) == 1:
+        return dependence(ax, surface, surface.axes[0])
     numbers = [axis for axis in surface.axes if not axis.levels]
     if len(surface.axes) == 2 and len(numbers) == 2:
         return _map(ax, surface)
@@ -154,7 +159,7 @@ def leading(surface: Surface, most: int) -> list[Axis]:
     return [axis for number, axis in enumerate(surface.axes) if number in kept]
 
 
-def witness(model: Any, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
+def witness(model: Fitted, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
     """Plot E[moment(f) - y | context] with ±2 standard errors; vermilion where it differs from 0 by more than chance.
 
     One column gives a curve. More give a panel for each column, in which every mark is the mean over a tenth of the
@@ -236,7 +241,7 @@ def _binned(surface: Surface, axis: Axis) -> tuple[np.ndarray, np.ndarray, np.nd
     return middles, np.array([each[0] for each in means]), np.array([each[1] for each in means], dtype=np.float64)
 
 
-def singular_values(model: Any, *, ax: Axes | None = None) -> Axes:
+def singular_values(model: Fitted, *, ax: Axes | None = None) -> Axes:
     """Plot how much of each direction of f the contexts tell: 1 is all of it, near 0 next to nothing.
 
     Parameters
@@ -266,7 +271,7 @@ def singular_values(model: Any, *, ax: Axes | None = None) -> Axes:
     return finish(ax, x="direction of f", y="singular value", title=title)
 
 
-def errors(model: Any, *, ax: Axes | None = None) -> Axes:
+def errors(model: Fitted, *, ax: Axes | None = None) -> Axes:
     """Plot the honest error on rows left out, ±2 standard errors, beside the mean squares of single rows, in and out.
 
     Parameters
@@ -306,7 +311,7 @@ def errors(model: Any, *, ax: Axes | None = None) -> Axes:
     return finish(ax, x="mean squared error")
 
 
-def weights(model: Any, data: Any, *, ax: Axes | None = None) -> Axes:
+def weights(model: Fitted, data: Any, *, ax: Axes | None = None) -> Axes:
     """Plot a histogram of the importance weights that the model was fitted with; their mean is 1.
 
     Parameters

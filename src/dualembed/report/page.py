@@ -16,8 +16,7 @@ from dualembed.answers.task import Fitted
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.estimates import format_estimate
 from dualembed.files import write_atomically
-from dualembed.plot import function
-from dualembed.plot.figures import dependence, leading
+from dualembed.plot.figures import dependence, draw, leading
 from dualembed.plot.surface import Surface, column_names, function_surface, tables_of
 from dualembed.report import trust
 from dualembed.report.html import (
@@ -79,7 +78,7 @@ def page(model: Fitted, *, data: Any = None, command: str | None = None, title: 
         ("question", "What was asked", lambda: _question(summary)),
         ("data", "The data", lambda: data_section(model, summary, tables)),
         ("answer", "The answer", lambda: answer_section(summary)),
-        ("function", "The learnt function", lambda: _function(model, surface, data)),
+        ("function", "The learnt function", lambda: _function(surface)),
         ("wrong", "Where it is still wrong", lambda: trust.witness_section(model, tables)),
         ("errors", "How wrong, honestly", lambda: trust.error_section(model, summary)),
         ("trust", "Warnings and diagnostics", lambda: trust.diagnostics_section(model, summary, tables)),
@@ -209,14 +208,12 @@ def answer_section(summary: Summary) -> Markup:
     return element("div", *parts)
 
 
-def _function(model: Fitted, surface: Surface, data: Any) -> Markup:
+def _function(surface: Surface) -> Markup:
     bands = _intervals(surface)
     if len(surface.axes) <= 2:
         names = " and ".join(axis.name for axis in surface.axes)
         caption = f"{surface.symbol} against {names}; {bands}"
-        return gallery(
-            [figure(lambda ax: function(model, data, ax=ax), caption, f"The {surface.symbol} against {names}")]
-        )
+        return gallery([figure(lambda ax: draw(ax, surface), caption, f"The {surface.symbol} against {names}")])
     axes = leading(surface, PANELS)
     how = "averaged over the rows of the data" if surface.rows is not None else "at their middle"
     note = f"One panel for each column, with the other columns {how}; {bands}."
@@ -332,6 +329,6 @@ def _figure(model: Fitted) -> Markup:
     """f, or how it depends on the column that moves it most."""
     surface = function_surface(model)
     if len(surface.axes) <= 2:
-        return image(lambda ax: function(model, ax=ax), f"The {surface.symbol}", size=CARD)
+        return image(lambda ax: draw(ax, surface), f"The {surface.symbol}", size=CARD)
     (axis,) = leading(surface, 1)
     return image(lambda ax: dependence(ax, surface, axis), f"The {surface.symbol} along {axis.name}", size=CARD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,10 +34,10 @@ MOST_ACTIONS = 12  # that have features of their own
 MOST_CURVED = 13  # coordinates, of which all pairs are features
 
 
-def known_part(rows: Rows, groups: Integers, *, count: int, features: Iterable[FeatureMap]) -> RidgePath | None:
+def known_part(rows: Rows, groups: Integers, *, count: int, rng: np.random.Generator) -> RidgePath | None:
     """E[target | first point] as a part of f to begin with, fitted to all rows and without each group.
 
-    It is in the one of several `features` that predicts groups left out best.
+    It is in the features, of several kernels that suit what is sharp, which predict groups left out best.
 
     Where the target is a sharp function of the state, f is one too; what is left of f is smooth, and no noisy moment
     has to find the sharp part again. None where the target is constant, where rows have weights, or where a tenth of
@@ -48,7 +48,7 @@ def known_part(rows: Rows, groups: Integers, *, count: int, features: Iterable[F
     if variance <= 1e-20 * float(np.mean(target**2)) or not np.all(rows.weights[:, 0] == 1):
         return None
     best: tuple[float, float, FeatureMap, GroupedRegression] | None = None
-    for own in features:
+    for own in feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng):
         regression = GroupedRegression.of(own, rows.points[:, 0], target, groups, count)
         for ridge in RIDGES:
             error = regression.error(ridge)
@@ -177,7 +177,7 @@ def choose_paths(
 ) -> tuple[Saddle, AveragedPaths]:
     """The features of f and the solver for them; from 5,000 rows on kernels are chosen among more of them."""
     asked = None if headline is None else headline.among(groups.numbers)
-    offset = _known_part(rows, groups.left_out, count=len(groups.units), rng=rng)
+    offset = known_part(rows, groups.left_out, count=len(groups.units), rng=rng)
     many = len(rows.target) >= SEARCH.screened and rows.points.shape[2] > 1
     screened = many and len(np.unique(rows.points[:, 0], axis=0)) > SEARCH.landmarks
     shapes = screen(problem, rows, groups, headline=asked, rng=rng) if screened else KERNELS
@@ -196,7 +196,7 @@ def screen(
     counts = np.bincount(numbers, minlength=int(into.max()) + 1)
     if counts.min() < FEWEST_LEFT_OUT * counts.sum():
         return KERNELS  # too uneven to judge anything by what is left out
-    offset = _known_part(some, numbers, count=len(counts), rng=rng)
+    offset = known_part(some, numbers, count=len(counts), rng=rng)
     probes = probes_among(sample_places(some.points[:, 0], np.ones(len(chosen)), rng)[0])
     weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive)
 
@@ -220,12 +220,6 @@ def screen(
     totals = np.array([each.sum() for each in merits(paths)])
     best = np.argsort(-totals)[: SEARCH.kept_kernels]
     return tuple(shapes[i] for i in best if totals[i] >= SEARCH.least_merit or i == best[0])
-
-
-def _known_part(rows: Rows, groups: Integers, *, count: int, rng: np.random.Generator) -> RidgePath | None:
-    """The part of f that is known at once, of kernels that suit what is sharp."""
-    features = feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng)
-    return known_part(rows, groups, count=count, features=features)
 
 
 def length_scales(average: Average, points: Floats, scale: Floats) -> Floats:
