@@ -1,16 +1,17 @@
-"""Evidence: the Gaussian density it says it is, with a right gradient, and a search that climbs to its maximum."""
+"""Evidence: the Gaussian density it says it is, climbed to its maximum; instruments as fine as responses ask for."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from dualembed.kernels import Gaussian, Kernel, Matern52, Polynomial, Sum
+from dualembed.kernels import Columns, Gaussian, Kernel, Matern52, Polynomial, Sum
 from dualembed.selection import evidence as public_evidence
 from dualembed.selection.evidence import (
     BLOCK,
@@ -18,9 +19,12 @@ from dualembed.selection.evidence import (
     Moments,
     Regression,
     _value_and_slope,
+    bandwidths,
     evidence,
+    kernel_on,
     maximise,
     moments,
+    orthonormal,
     padded,
     padding,
     posterior_points,
@@ -28,6 +32,8 @@ from dualembed.selection.evidence import (
 )
 
 ROWS, COUNT = 80, 7
+
+
 KERNELS: dict[str, Kernel] = {
     "gaussian": Gaussian([0.8, 1.3]),
     "matern": Matern52(0.9),
@@ -161,6 +167,8 @@ def parabola(parameters: Any, top: Any) -> Any:
 
 
 TOP = {"one": np.array([2.0, 0.5]), "two": np.array(3.0)}
+
+
 CENTRE = {"one": np.ones(2), "two": np.array(1.0)}
 
 
@@ -299,3 +307,127 @@ def test_regression_evidence_is_a_lower_bound_that_landmarks_lift_to_the_exact_l
     assert bounds[0] < exact - 1.0
     assert bounds[-1] <= exact + 1e-4
     assert bounds[-1] == pytest.approx(exact, abs=1e-3)
+
+
+CONTEXTS = 500
+
+
+def contexts(dimension: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(CONTEXTS, dimension))
+
+
+CONTEXT_KERNELS: dict[str, tuple[Kernel, int]] = {
+    "gaussian": (Gaussian(0.7), 1),
+    "wide": (Gaussian(20.0), 1),
+    "one width a column": (Gaussian([0.7, 2.0]), 2),
+    "matern": (Matern52(1.0), 2),
+    "some columns": (kernel_on((1,), np.array([0.8]), 2), 2),
+}
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("name", CONTEXT_KERNELS)
+def test_instruments_are_orthonormal_on_the_contexts_and_the_first_is_a_constant(name: str, tolerance: float) -> None:
+    kernel, dimension = CONTEXT_KERNELS[name]
+    some = contexts(dimension)
+    found = orthonormal(kernel, some, some[:60], tolerance=tolerance)
+    q = found(some)
+    assert q.dtype == np.float64
+    assert q.shape == (CONTEXTS, found.size)
+    assert found.dimension == dimension
+    assert np.all(q[:, 0] == 1.0)
+    np.testing.assert_allclose(q.T @ q / CONTEXTS, np.eye(found.size), atol=1e-8)
+
+
+def test_they_are_functions_of_one_context_at_a_time_compiled_or_not() -> None:
+    some = contexts(2)
+    found = orthonormal(Gaussian([0.7, 2.0]), some, some[:60], tolerance=1e-4)
+    np.testing.assert_allclose(found(some[7:9]), found(some)[7:9], rtol=1e-9, atol=1e-9)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(eqx.filter_jit(found)(some), found(some), rtol=1e-6, atol=1e-7)
+
+
+def test_a_lower_tolerance_keeps_more_of_the_same_instruments() -> None:
+    some = contexts(1)
+    found = [orthonormal(Gaussian(0.7), some, some[:60], tolerance=each) for each in (1e-1, 1e-2, 1e-4, 1e-6)]
+    sizes = [each.size for each in found]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1] <= 61
+    coarse, fine = found[1](some), found[2](some)
+    inside = fine @ (fine.T @ coarse / CONTEXTS)
+    np.testing.assert_allclose(inside, coarse, atol=1e-7)
+
+
+def test_copies_among_landmarks_and_a_constant_context_leave_fewer_instruments() -> None:
+    some = contexts(1)
+    copied = orthonormal(Gaussian(0.7), some, np.tile(some[:5], (4, 1)), tolerance=1e-6)
+    assert copied.size <= 6
+    flat = np.ones((CONTEXTS, 1))
+    alone = orthonormal(Gaussian(0.7), flat, flat[:10], tolerance=1e-4)
+    assert alone.size == 1
+    assert np.all(alone(flat) == 1.0)
+
+
+def test_a_kernel_on_some_columns_ignores_the_others() -> None:
+    some = contexts(3)
+    kernel = kernel_on((0, 2), np.array([0.8, 1.5]), 3)
+    assert isinstance(kernel, Columns)
+    found = orthonormal(kernel, some, some[:60], tolerance=1e-4)
+    moved = some.copy()
+    moved[:, 1] = 1e6
+    assert np.array_equal(found(moved), found(some))
+    moved[:, 2] += 1.0
+    assert not np.allclose(found(moved), found(some))
+    alone = orthonormal(kernel_on((0, 1), np.array([0.8, 1.5]), 2), some[:, [0, 2]], some[:60, [0, 2]], tolerance=1e-4)
+    np.testing.assert_allclose(np.abs(alone(some[:, [0, 2]])), np.abs(found(some)), atol=1e-6)
+
+
+WIDEST = np.array([1.4, 1.4])
+
+
+def response(name: str, some: np.ndarray) -> np.ndarray:
+    noise = np.random.default_rng(1).normal(size=(len(some), 1))
+    return {
+        "wiggly": np.sin(6 * some[:, :1]) + 0.1 * noise,
+        "gentle": some[:, :1] + 0.1 * noise,
+        "noise": noise,
+        "constant": np.full_like(noise, 3.0),
+    }[name]
+
+
+@pytest.fixture(scope="module")
+def widths() -> dict[str, np.ndarray]:
+    some = contexts(2)
+    found = {
+        name: bandwidths(some, response(name, some), widest=WIDEST)
+        for name in ("wiggly", "gentle", "noise", "constant")
+    }
+    both = np.concatenate([response("noise", some), response("wiggly", some)], axis=1)
+    found["noise and wiggly"] = bandwidths(some, both, widest=WIDEST)
+    with_constant = np.concatenate([response("constant", some), response("wiggly", some)], axis=1)
+    found["constant and wiggly"] = bandwidths(some, with_constant, widest=WIDEST)
+    found["wiggly in other units"] = bandwidths(1000 * some, 7 - 50 * response("wiggly", some), widest=1000 * WIDEST)
+    return found
+
+
+def test_bandwidths_shorten_in_the_column_where_the_response_wiggles(widths: dict[str, np.ndarray]) -> None:
+    assert widths["wiggly"][0] < 0.5 * WIDEST[0]
+    assert widths["wiggly"][1] > 0.7 * WIDEST[1]
+    assert widths["wiggly"][0] < 0.6 * widths["gentle"][0]
+
+
+@pytest.mark.parametrize("name", ["noise", "constant"])
+def test_bandwidths_stay_where_there_is_nothing_to_predict(name: str, widths: dict[str, np.ndarray]) -> None:
+    np.testing.assert_allclose(widths[name], WIDEST, rtol=0.1)
+
+
+def test_one_wiggly_response_among_others_is_enough(widths: dict[str, np.ndarray]) -> None:
+    assert widths["noise and wiggly"][0] < 0.5 * WIDEST[0]
+    np.testing.assert_allclose(widths["constant and wiggly"], widths["wiggly"], rtol=1e-6)
+
+
+def test_bandwidths_never_exceed_the_widest_and_keep_up_with_units(widths: dict[str, np.ndarray]) -> None:
+    for name, found in widths.items():
+        assert np.all(found > 0)
+        assert np.all(found <= WIDEST * (1000 if name == "wiggly in other units" else 1))
+    np.testing.assert_allclose(widths["wiggly in other units"], 1000 * widths["wiggly"], rtol=0.02)
