@@ -240,6 +240,4 @@ def _schema_for_codings(description: Any) -> None:
 
 
 STEPS: dict[int, Callable[[Any], None]] = {1: _words_for_places, 2: _schema_for_codings}
-
-
 """From each older format to the next."""

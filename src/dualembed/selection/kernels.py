@@ -1,4 +1,4 @@
-"""Which kernels f is made of, where its own features test the equation, as they do for transitions."""
+"""Which kernels f is made of, and what is known of it at once, where its own features test the equation."""
 
 from __future__ import annotations
 
@@ -129,19 +129,13 @@ class Shape(NamedTuple):
 
 
 KERNELS = (Shape(kernels.Matern32, 1.0), Shape(kernels.Matern32, 3.0), Shape(kernels.Matern52, 1.0))
-
-
 MORE_KERNELS = (
     *KERNELS,
     Shape(kernels.Matern52, 3.0),
     Shape(kernels.Gaussian, 1.5, True),
     Shape(kernels.Gaussian, 3.0, True),
 )
-
-
 OFFSET_KERNELS = tuple(Shape(kernels.Matern52, width, True) for width in (0.2, 1.0, 3.0))
-
-
 STRETCHED = (
     Shape(kernels.Matern52, 1.5),
     Shape(kernels.Gaussian, 1.0, True),
