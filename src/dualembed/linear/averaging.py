@@ -198,30 +198,29 @@ class Weighing:
         logarithm: where f is a long sum, its error grows with it.
         """
         offset = 0.0 if self.offset is None else self.offset.values(self.probes)
-        levels = self._log_errors([path.values(self.probes) + offset for path in paths])
+        levels = np.concatenate([self._log_error(path.values(self.probes) + offset) for path in paths])
         if self.headline is not None:
             asked = self.average(paths).each([(1.0, self.headline)])
-            asked_levels = self._log_errors([each[:, None] for each in asked])
+            asked_levels = np.concatenate([self._log_error(each[:, None]) for each in asked])
             levels = (1 - SEARCH.headline) * levels + SEARCH.headline * asked_levels
         finite = np.isfinite(levels)
         least = levels[finite].min(initial=np.inf)
         weights = np.where(finite, np.exp(-2 * (levels - least)), 0.0) if finite.any() else np.ones(len(levels))
         return list(np.split(weights / weights.sum(), np.cumsum([len(path.ridges) for path in paths])[:-1]))
 
-    def _log_errors(self, values: list[Floats]) -> Floats:
-        """The mean of the logarithm of squared errors over questions, from values (E, q, K + 2) on each path."""
-        return np.concatenate([np.log(self._squared_errors(each)).mean(axis=1) for each in values])
+    def _log_error(self, values: Floats) -> Floats:
+        """The mean (E,) over questions of the logarithm of squared errors, from a path's values (E, q, K + 2).
 
-    def _squared_errors(self, values: Floats) -> Floats:
-        """The squared errors (E, q) of answers, or of their logarithms where f is positive."""
-        if not self.positive:
-            with np.errstate(invalid="ignore"):
-                return np.maximum(squared_error(values, self.shares), np.finfo(float).tiny)
-        wrong = ~np.all(values > 0, axis=-1)
-        logarithms = np.log(np.where(wrong[..., None], 1.0, values))
-        errors = np.maximum(squared_error(logarithms, self.shares), np.finfo(float).tiny)
-        # Beside an answer that is not above zero the error of the next one is no measure of anything either.
-        return np.where(wrong | np.isinf(errors), SEARCH.wrong_sign, np.minimum(errors, SEARCH.wrong_sign))
+        They are the errors of answers, or of their logarithms where f is positive.
+        """
+        wrong = ~np.all(values > 0, axis=-1) if self.positive else np.zeros(values.shape[:-1], dtype=bool)
+        with np.errstate(invalid="ignore"):
+            answers = np.log(np.where(wrong[..., None], 1.0, values)) if self.positive else values
+            errors = np.maximum(squared_error(answers, self.shares), np.finfo(float).tiny)
+        if self.positive:
+            # Beside an answer that is not above zero the error of the next one is no measure of anything either.
+            errors = np.where(wrong | np.isinf(errors), SEARCH.wrong_sign, np.minimum(errors, SEARCH.wrong_sign))
+        return np.log(errors).mean(axis=1)
 
 
 def probes_among(places: Floats) -> Floats:

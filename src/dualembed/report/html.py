@@ -73,16 +73,15 @@ def _head(name: Any, lines: Sequence[Sequence[Any]], column: int) -> Markup:
 
 def _line(line: Sequence[Any], heads: Sequence[Any]) -> Markup:
     first = element("th", line[0], scope="row", role="rowheader", data_head=heads[0])
-    cells = (_cell(cell, head) for cell, head in zip(line[1:], heads[1:], strict=False))  # one may be across several
+    cells = []
+    for cell, head in zip(line[1:], heads[1:], strict=False):  # one may be across several
+        if isinstance(cell, Markup) and cell.startswith("<td"):
+            cells.append(cell)
+        elif isinstance(cell, float):
+            cells.append(element("td", number(cell), class_="number", role="cell", data_head=head))
+        else:
+            cells.append(element("td", cell, role="cell", data_head=head))
     return element("tr", first, *cells, role="row")
-
-
-def _cell(cell: Any, head: Any) -> Markup:
-    if isinstance(cell, Markup) and cell.startswith("<td"):
-        return cell
-    if isinstance(cell, float):
-        return element("td", number(cell), class_="number", role="cell", data_head=head)
-    return element("td", cell, role="cell", data_head=head)
 
 
 def number(value: float | None) -> str:

@@ -73,9 +73,10 @@ def write_report(
 def page(model: Fitted, *, data: Any = None, command: str | None = None, title: str | None = None) -> str:
     """The page as text."""
     surface, tables = function_surface(model, data), tables_of(model, data)
-    summary = model.summary()
+    summary, task = model.summary(), model.task_
+    learnt = f"What is learnt is {task.function}."
     sections: list[tuple[str, str, Callable[[], Any]]] = [
-        ("question", "What was asked", lambda: _question(summary)),
+        ("question", "What was asked", lambda: element("div", paragraph(task.question), paragraph(learnt))),
         ("data", "The data", lambda: data_section(model, summary, tables)),
         ("answer", "The answer", lambda: answer_section(summary)),
         ("function", "The learnt function", lambda: _function(surface)),
@@ -90,7 +91,7 @@ def page(model: Fitted, *, data: Any = None, command: str | None = None, title: 
         element("section", element("h2", name), content(), id=anchor, tabindex="-1")
         for anchor, name, content in sections
     ]
-    return _document(title or summary.task.title, element("nav", links, aria_label="Sections"), body)
+    return _document(title or task.title, element("nav", links, aria_label="Sections"), body)
 
 
 def _document(title: str, navigation: Markup, body: list[Markup]) -> str:
@@ -104,11 +105,6 @@ def _document(title: str, navigation: Markup, body: list[Markup]) -> str:
     header = element("header", element("h1", title), navigation)
     main = element("main", *body)
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{skip}{header}{main}</body></html>\n'
-
-
-def _question(summary: Summary) -> Markup:
-    task = summary.task
-    return element("div", paragraph(task.question), paragraph(f"What is learnt is {task.function}."))
 
 
 def data_section(model: Fitted, summary: Summary, tables: Mapping[str, Any]) -> Markup:

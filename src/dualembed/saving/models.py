@@ -68,7 +68,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         fitted = {key: encoder.value(value, key) for key, value in sorted(vars(model).items()) if _is_fitted(key)}
     except RecursionError:
         raise checks.InputError(f"the {name} holds something that holds itself, which no file can keep") from None
-    description = {"class": name, "version": __version__, "rows": _rows(model)}
+    rows = int(model.diagnostics_.rows) if "diagnostics_" in fitted else None
+    description = {"class": name, "version": __version__, "rows": rows}
     write_atomically(path, packed({**description, "parameters": parameters, "fitted": fitted}, encoder.tensors))
 
 
@@ -174,11 +175,6 @@ def _classes() -> dict[str, Any]:
 def _is_fitted(name: str) -> bool:
     """Whether an attribute of that name is what a fit leaves behind, by scikit-learn's convention."""
     return name.isidentifier() and name.endswith("_") and not name.startswith("_")
-
-
-def _rows(model: Any) -> int | None:
-    rows = getattr(getattr(model, "diagnostics_", None), "rows", None)
-    return None if rows is None else int(rows)
 
 
 def _shown(value: Any) -> str:
