@@ -12,15 +12,17 @@ from dualembed import checks
 from dualembed.data.coding import Coding
 from dualembed.estimates import format_number
 from dualembed.linear.moment_fit import MomentFit
-from dualembed.problems.base import Problem, iter_terms
+from dualembed.linear.sums import number_groups
+from dualembed.problems.base import Problem, finite_data, iter_terms
 from dualembed.selection import HeldOut
-from dualembed.selection.regression import cross_fit
+from dualembed.selection.regression import cross_fit, split_blocks
 
 WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
 STRONG = 0.2  # likewise, from which on they are strong
 COLUMNS = 8  # whose instruments are spoken of
 SELDOM = 0.2  # effective rows of a policy's value over those of the logged policy's, below which few bear on it
 LOOKED_AT = 4096  # rows of the first stage
+FOLDS = 5  # of first stages
 FEW = 10  # effective rows for each degree of freedom
 
 
@@ -130,15 +132,13 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
 
     The instruments are the context's first columns. Where controls follow, it is the share of what they leave.
     """
-    terms = next(iter(iter_terms(problem, _some(problem))))
-    rng = np.random.default_rng(seed)
-    folds = 5
-    rows = len(terms.target)
-    labels = np.arange(rows) if groups is None else np.unique(np.asarray(groups)[:rows], return_inverse=True)[1]
-    if labels.max() + 1 < 2 * folds:
+    sample = {name: column[:LOOKED_AT] for name, column in finite_data(problem).table.items()}
+    terms = next(iter_terms(problem, sample))
+    rng, rows = np.random.default_rng(seed), len(terms.target)
+    units = number_groups(None if groups is None else np.asarray(groups)[:rows], rows)
+    if units.max() + 1 < 2 * FOLDS:
         return FirstStage()  # a group on both sides of a regression would tell what is not the instruments' doing
-    blocks = (rng.permutation(labels.max() + 1) % (2 * folds))[labels]
-    uses = (np.arange(2 * folds) // 2 != np.arange(folds)[:, None])[None]
+    blocks, uses = split_blocks(units, FOLDS, rng)
 
     def left(values: np.ndarray, context: np.ndarray) -> float:
         if not context.shape[1]:
@@ -204,11 +204,6 @@ def _never_seen(what: str, name: str, before: set[Any], after: set[Any]) -> list
         f"column {name} is {strange} in some next {what}, but in no {what} of any row, so that what follows there is a "
         "guess; give rows that start there"
     ]
-
-
-def _some(problem: Problem) -> Any:
-    source: Any = problem.source
-    return {name: column[:LOOKED_AT] for name, column in source.table.items()}
 
 
 def low_overlap(weights: np.ndarray, discounted: np.ndarray) -> list[str]:

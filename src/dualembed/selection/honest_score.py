@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dualembed import checks
-from dualembed.arrays import Booleans, Floats, Integers
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.sums import number_groups
 from dualembed.losses import Loss
 from dualembed.problems.base import Problem, Terms, finite_data, terms_numpy
-from dualembed.selection.regression import cross_fit
+from dualembed.selection.regression import cross_fit, split_blocks
 from dualembed.sources import Sample
 
 
@@ -128,9 +128,12 @@ def score_of(
     parts, unknown = _split(terms, values, problem.loss)
     known = parts.sum(axis=1)
     rng = np.random.default_rng(seed)
-    blocks = (rng.permutation(units.max() + 1) % (2 * folds))[units]
+    blocks, uses = split_blocks(units, folds, rng)
+    if problem.loss.quadratic:  # two regressions, each on a half of the other folds
+        half = np.arange(2 * folds) % 2
+        uses = np.concatenate([uses & (half == 0), uses & (half == 1)])
     # Where f is nearly right E[t | κ] is nearly -known, and as rough as f: a smooth regression alone would miss it.
-    fitted = cross_fit(terms.context, unknown, blocks, uses=_uses(folds, problem.loss), rng=rng, beside=parts)
+    fitted = cross_fit(terms.context, unknown, blocks, uses=uses, rng=rng, beside=parts)
     q, m = known + fitted, known + unknown
     if not problem.loss.quadratic:
         contributions = _payoff(problem.loss, q[0], m, target=terms.target)
@@ -225,13 +228,6 @@ def _split(terms: Terms, values: Floats, loss: Loss) -> tuple[Floats, Floats]:
     elif loss.quadratic:
         unknown = unknown - terms.target
     return np.stack(known, axis=1) if known else np.empty((len(unknown), 0)), unknown
-
-
-def _uses(folds: int, loss: Loss) -> Booleans:
-    """Which blocks (fold, half) each regression of a fold uses: (2, folds, 2 folds), or (1, ...) for both halves."""
-    fold, half = np.divmod(np.arange(2 * folds), 2)
-    others = fold != np.arange(folds)[:, None]
-    return np.stack([others & (half == 0), others & (half == 1)]) if loss.quadratic else others[None]
 
 
 def _payoff(loss: Loss, q: Floats, moment: Floats, *, target: Any) -> Floats:

@@ -10,7 +10,7 @@ from dualembed.arrays import Floats, Integers
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import MomentSystem
 from dualembed.selection.honest_score import clustered_error
-from dualembed.selection.regression import cross_fit
+from dualembed.selection.regression import cross_fit, split_blocks
 from dualembed.solvers.base import Choice
 from dualembed.tuning import SEARCH
 
@@ -149,8 +149,7 @@ def variances(
     if mean == 0 or len(squares) < FEWEST:
         return best
     units = np.arange(len(squares)) if units is None else units
-    blocks = (rng.permutation(units.max() + 1) % (2 * FOLDS))[units]
-    uses = (np.arange(2 * FOLDS) // 2 != np.arange(FOLDS)[:, None])[None]
+    blocks, uses = split_blocks(units, FOLDS, rng)
     model = np.maximum(cross_fit(contexts, squares, blocks, uses=uses, rng=rng)[0], SEARCH.lowest_variance * mean)
     constant = -0.5 * (np.log(mean) + squares / mean)
     for share in SHARES:

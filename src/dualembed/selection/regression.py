@@ -24,6 +24,15 @@ RIDGES = np.logspace(3, -7, 21)  # for a kernel with k(x, x) = 1; the smoothest 
 ROWS_PER_STATE = 12  # from so many rows for each distinct context on, a table of means needs no smoothing
 
 
+def split_blocks(units: Integers, folds: int, rng: np.random.Generator) -> tuple[Integers, Booleans]:
+    """(the block (n,) of each row, two to a fold and units together, at random; the blocks that folds learn from).
+
+    The latter (1, F, 2F) are for `cross_fit`: a fold learns from all blocks of the others.
+    """
+    blocks = (rng.permutation(units.max() + 1) % (2 * folds))[units]
+    return blocks, (np.arange(2 * folds) // 2 != np.arange(folds)[:, None])[None]
+
+
 def cross_fit(
     context: Floats,
     response: Floats,
