@@ -199,7 +199,9 @@ def mixed(priors: list[tuple[float, np.ndarray]], noise: float = 1.0) -> tuple[S
     theta = system.weights(PENALTY)
     design = np.stack([np.ones(ROWS), table["x"]], axis=1)
     scores = noise * ROWS * PENALTY * sums.mean_dual
-    return Spread(features, theta, system.mixed_error(PENALTY, scores, theta, priors)), design
+    return Spread(
+        features, theta, system.mixed_error(PENALTY, scores, theta, [(0.0, *prior) for prior in priors])
+    ), design
 
 
 def test_under_uncertain_priors_they_are_those_of_the_mixture_around_the_function() -> None:
@@ -213,6 +215,19 @@ def test_under_uncertain_priors_they_are_those_of_the_mixture_around_the_functio
         move = covariance @ design.T @ y / (ROWS * PENALTY) - found.weights
         total += probability * (covariance + np.outer(move, move))
     np.testing.assert_allclose(found.root @ found.root.T, total, rtol=1e-6)
+
+
+def test_weights_under_uncertain_priors_are_the_mean_of_those_under_each() -> None:
+    """Against Bayesian linear regression by the book, with noise of variance n λ."""
+    table = columns(0)
+    design = np.stack([np.ones(ROWS), table["x"]], axis=1)
+    priors = [(0.3, 0.0, np.diag([4.0, 0.25])), (0.7, 0.0, np.array([[1.0, 0.5], [0.5, 2.0]]))]
+    means = [
+        np.linalg.solve(design.T @ design + ROWS * PENALTY * np.linalg.inv(prior), design.T @ table["y"])
+        for *_, prior in priors
+    ]
+    found = MomentSystem(solved(table)[1].closed.sums).mixed_weights(PENALTY, priors)
+    np.testing.assert_allclose(found, 0.3 * means[0] + 0.7 * means[1], rtol=1e-6)
 
 
 def test_a_certain_prior_gives_its_own_posterior_and_doubt_adds_the_distance_of_the_functions() -> None:

@@ -27,7 +27,6 @@ from dualembed.selection.evidence import (
     orthonormal,
     padded,
     padding,
-    posterior_points,
     regression_evidence,
 )
 
@@ -199,35 +198,6 @@ def test_the_hyper_prior_pulls_towards_the_centre_as_its_spread_says(spread: flo
     share = 2 * spread**2 / (1 + 2 * spread**2)
     for name, top in TOP.items():
         np.testing.assert_allclose(np.log(found.parameters[name]), share * np.log(top), rtol=0.02, atol=0.005)
-
-
-def logarithms(tree: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(np.log(leaf)) for leaf in jax.tree.leaves(tree)])
-
-
-def test_likely_parameters_have_the_mean_and_covariance_of_the_posterior_of_a_gaussian_likelihood() -> None:
-    # -(x + y - a)² - (y - b)² with priors of deviations 0.5 and 2 has the precision [[2, 2], [2, 4]] + diag(4, 1/4).
-    def tilted(parameters: Any, top: Any) -> Any:
-        x, y = jnp.log(parameters["one"][0]), jnp.log(parameters["two"])
-        return -((x + y - 0.3) ** 2) - (y - top["two"]) ** 2
-
-    spread = {"one": np.array([0.5, 0.0]), "two": np.array(2.0)}  # the middle one is held
-    best = maximise(tilted, CENTRE, spread, (TOP,)).parameters
-    found = np.stack([logarithms(each) for each in posterior_points(tilted, best, spread, (TOP,))])
-    assert found.shape == (4, 3)
-    np.testing.assert_allclose(found.mean(axis=0), logarithms(best), atol=1e-9)
-    assert np.all(found[:, 1] == 0)
-    precision = np.array([[2.0, 2.0], [2.0, 4.0]]) + np.diag([4.0, 0.25])
-    np.testing.assert_allclose(np.cov(found[:, [0, 2]].T, bias=True), np.linalg.inv(precision), rtol=1e-6)
-
-
-def test_nothing_is_less_certain_than_the_hyper_prior_has_it() -> None:
-    def hollow(parameters: Any, top: Any) -> Any:
-        return 3.0 * jnp.log(parameters["two"]) ** 2 - parabola(parameters, top) * 0
-
-    spread = {"one": np.zeros(2), "two": np.array(0.7)}
-    found = [float(np.log(each["two"])) for each in posterior_points(hollow, CENTRE, spread, (TOP,))]
-    np.testing.assert_allclose(sorted(found), [-0.7, 0.7], rtol=1e-9)
 
 
 def test_the_start_does_not_matter_to_a_concave_maximum() -> None:

@@ -2,7 +2,7 @@
 
 from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.moment_fit import KernelPrior, MomentFit, Spread
+from dualembed.linear.moment_fit import MixturePrior, MomentFit, Spread
 from dualembed.linear.path import Average, solution_path
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import LinearSystem, MomentSystem
@@ -11,9 +11,9 @@ __all__ = [
     "Average",
     "Functional",
     "Headline",
-    "KernelPrior",
     "LinearFit",
     "LinearSystem",
+    "MixturePrior",
     "MomentFit",
     "MomentSystem",
     "RidgePath",

@@ -221,28 +221,57 @@ class Uncertainty(eqx.Module):
         return self.posterior, self.sandwich
 
 
-class KernelPrior(eqx.Module):
-    """What kernel f's may be: `kernels` with probabilities, where features are those of landmarks, whitened."""
+class MixturePrior(eqx.Module):
+    """Which prior f may have: hypotheses of a polynomial trend and a smooth part, each with two probabilities.
 
-    probabilities: tuple[float, ...]
+    Under hypothesis h the weights of the trend are N(0, diag(trends_h)), and the values of the smooth part at the
+    landmarks are N(0, amplitudes_h K_h). `reduction` (m, p + q) turns these into weights of the features of f.
+
+    Attributes
+    ----------
+    shares : array of shape (H,)
+        Probabilities for f itself, whose weights are the mean over hypotheses.
+    error_shares : array of shape (H,)
+        Probabilities for its error.
+    trends : array of shape (H, p)
+        Variances of the trend's weights.
+    amplitudes : array of shape (H,)
+        Variances of the smooth part; 0 where there is none.
+    kernels : tuple of Kernel
+        Its kernels.
+    landmarks : array of shape (q, d)
+        Where its values are known.
+    reduction : array of shape (m, p + q)
+        From weights of the trend and values at landmarks to weights of f's features.
+    """
+
+    shares: Floats
+    error_shares: Floats
+    trends: Floats
+    amplitudes: Floats
     kernels: tuple[Kernel, ...]
-    landmarks: Floats  # (q, d)
-    whitener: Floats  # (q, m)
+    landmarks: Floats
+    reduction: Floats
 
-    def covariances(self) -> Iterator[tuple[float, Floats]]:
-        """(probability, covariance (m, m) of the weights) of each: K^(-1/2) K' K^(-1/2) on the landmarks.
+    def covariances(self) -> Iterator[tuple[float, float, Floats]]:
+        """(share, error share, covariance (m, m) of the weights) of each hypothesis.
 
         One at a time: together they would be as large as the features of all rows.
         """
-        places, root = np.asarray(self.landmarks), np.asarray(self.whitener)
-        for probability, kernel in zip(self.probabilities, self.kernels, strict=True):
-            yield probability, root.T @ np.asarray(kernel.gram(places, places)) @ root
+        places, reduction, size = np.asarray(self.landmarks), np.asarray(self.reduction), self.trends.shape[1]
+        trend, smooth = reduction[:, :size], reduction[:, size:]
+        for number, (share, error_share) in enumerate(zip(self.shares, self.error_shares, strict=True)):
+            covariance = (trend * self.trends[number]) @ trend.T
+            if self.amplitudes[number]:
+                gram = self.amplitudes[number] * np.asarray(self.kernels[number].gram(places, places))
+                covariance += smooth @ gram @ smooth.T
+            yield float(share), float(error_share), covariance
 
 
 class MomentFit(eqx.Module):
     """f = θᵀψ in closed form: its sums, and all that errors, questions and more rows need; no row of the data is kept.
 
-    `noise` (r, r) are efficient weights, `prior` is what is not known of f's kernel. `scores` (r, r) are Ω, the
+    `noise` (r, r) are efficient weights, `prior` is what is not known of f's prior. `scores` (r, r) are Ω, the
     covariance of φ times residual, once a pass over the rows has made them (`with_scores`). `inflation` is by how much
     the noise of rows left out exceeds that of the rows fitted to.
     """
@@ -254,7 +283,7 @@ class MomentFit(eqx.Module):
     penalty: float
     dual_penalty: float
     noise: Floats | None = None
-    prior: KernelPrior | None = None
+    prior: MixturePrior | None = None
     scores: Floats | None = None
     inflation: float = 1.0
 
@@ -266,10 +295,10 @@ class MomentFit(eqx.Module):
         *,
         dual_penalty: float,
         noise: Floats | None = None,
-        prior: KernelPrior | None = None,
+        prior: MixturePrior | None = None,
     ) -> MomentFit:
         """The solution of the sums, for features of f and of the dual."""
-        theta = MomentSystem(sums, dual_penalty, noise=noise).weights(penalty)
+        theta = _weights(MomentSystem(sums, dual_penalty, noise=noise), penalty, prior)
         return MomentFit(*features, sums, theta, penalty, dual_penalty, noise, prior)
 
     @property
@@ -345,10 +374,17 @@ class MomentFit(eqx.Module):
             amplitude = variance / (before * penalty) if variance > 0 else 1.0
             for _ in range(ROUNDS):
                 penalty = sums.residual_variance(theta) / (sums.rows * amplitude)
-                theta = system.weights(penalty)
+                theta = _weights(system, penalty, self.prior)
         else:
             theta = system.weights(penalty)
         fit = dataclasses.replace(self, sums=sums, weights=theta, penalty=penalty)
         share = more.rows / sums.rows
         own = gather_scores(problem, fit.function, self.dual, groups=groups)
         return dataclasses.replace(fit, scores=(1 - share) * np.asarray(self.scores) + share * own)
+
+
+def _weights(system: MomentSystem, penalty: float, prior: MixturePrior | None) -> Floats:
+    """θ by the penalty, or by the prior where there is one and moments have noise."""
+    if prior is None or penalty <= 0:
+        return system.weights(penalty)
+    return system.mixed_weights(penalty, prior.covariances())

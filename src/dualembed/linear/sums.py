@@ -181,6 +181,28 @@ class Sums:
         }
         return dataclasses.replace(self, **parts)
 
+    def transformed(self, transform: Floats) -> Sums:
+        """The same sums where f's features are transformᵀψ in the place of ψ.
+
+        Parameters
+        ----------
+        transform : array of shape (m, p)
+            The transform.
+
+        Returns
+        -------
+        Sums
+            The sums for p features of f.
+        """
+        if self.primal is None or self.primal_target is None:
+            raise RuntimeError("products of g with itself were not gathered")
+        return dataclasses.replace(
+            self,
+            cross=self.cross @ transform,
+            primal=transform.T @ self.primal @ transform,
+            primal_target=self.primal_target @ transform,
+        )
+
     def compact(self) -> Sums:
         """The same sums in half the memory; the total over groups keeps its digits.
 

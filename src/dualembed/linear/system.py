@@ -12,7 +12,7 @@ from scipy.linalg import lu_factor, lu_solve
 from dualembed.arrays import Floats
 from dualembed.linear.sums import Sums
 
-Priors = Iterable[tuple[float, Floats]]
+Priors = Iterable[tuple[float, float, Floats]]  # share, error share, covariance
 
 
 class LinearSystem:
@@ -156,26 +156,47 @@ class MomentSystem:
         bias = basis * (np.sqrt(variance / rows * penalty) * pseudo_inverse(spectrum, penalty))
         return _compressed(np.concatenate([bias, self.influence(penalty) @ _root(scores / rows)], axis=1))
 
-    def mixed_error(self, penalty: float, scores: Floats, theta: Floats, priors: Priors) -> Floats:
-        """The same where it is not known which of several `priors` of θ, (probability, covariance P), is right.
+    def mixed_weights(self, penalty: float, priors: Priors) -> Floats:
+        """θ (m,) where it is not known which of several `priors` (share, error share, covariance P) is right.
 
-        λ1 = σ² / n is then the noise of a moment alone. Under one prior the posterior has V = λ1 (N + λ1 P⁻¹)⁻¹ and
-        θ_P = V AᵀWb / λ1, and what the prior hides is V - V N V / λ1; the mixture around θ follows by the law of total
-        variance.
+        λ1 = σ² / n is the noise of a moment alone. Under one prior the posterior has V = λ1 (N + λ1 P⁻¹)⁻¹ and the mean
+        V AᵀWb / λ1; θ is the mean of these by their shares.
         """
-        spectrum, basis = self._decomposed
-        seen = spectrum > len(spectrum) * np.finfo(float).eps * spectrum[-1]
-        half = np.sqrt(spectrum[seen])[:, None] * basis[:, seen].T
+        half, right = self._seen
+        theta = np.zeros(len(right))
+        for share, _, prior in priors:
+            if share:
+                theta += share * (self._posterior(prior, half, penalty) @ right) / penalty
+        return theta
+
+    def mixed_error(self, penalty: float, scores: Floats, theta: Floats, priors: Priors) -> Floats:
+        """A root of the covariance of θ where it is not known which of several priors is right, by their error shares.
+
+        What one prior hides is V - V N V / λ1; the mixture around θ follows by the law of total variance.
+        """
+        half, right = self._seen
         noise = self._weigh(self.cross).T @ _root(scores / self.sums.rows) / penalty
         total = np.zeros((len(theta), len(theta)))
-        for probability, prior in priors:
-            # V without an inverse of P, which may have none.
-            spread = half @ prior
-            covariance = prior - spread.T @ np.linalg.solve(spread @ half.T + penalty * np.eye(len(half)), spread)
-            explained, sampled = covariance @ half.T / np.sqrt(penalty), covariance @ noise
-            move = covariance @ self.products[1] / penalty - theta
-            total += probability * (covariance - explained @ explained.T + sampled @ sampled.T + np.outer(move, move))
+        for _, share, prior in priors:
+            if share:
+                covariance = self._posterior(prior, half, penalty)
+                explained, sampled = covariance @ half.T / np.sqrt(penalty), covariance @ noise
+                move = covariance @ right / penalty - theta
+                total += share * (covariance - explained @ explained.T + sampled @ sampled.T + np.outer(move, move))
         return _root(total)
+
+    @property
+    def _seen(self) -> tuple[Floats, Floats]:
+        """(H with HᵀH = N, AᵀWb), both without directions in which rounding or noise is all that there is."""
+        spectrum, basis = self._decomposed
+        seen = spectrum > len(spectrum) * np.finfo(float).eps * spectrum[-1]
+        return np.sqrt(spectrum[seen])[:, None] * basis[:, seen].T, basis[:, seen] @ self.pulled[seen]
+
+    @staticmethod
+    def _posterior(prior: Floats, half: Floats, penalty: float) -> Floats:
+        """V of one prior, without an inverse of P, which may have none."""
+        spread = half @ prior
+        return np.asarray(prior - spread.T @ np.linalg.solve(spread @ half.T + penalty * np.eye(len(half)), spread))
 
     def _inverse(self, penalty: float) -> Floats:
         spectrum, basis = self._decomposed

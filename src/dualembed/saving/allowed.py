@@ -76,7 +76,7 @@ PARTS: dict[str, dict[str, str]] = {
         "linear.averaging": "Groups Rows Weighing",
         "linear.candidates": "Functional Headline RidgePath",
         "linear.path": "Average Estimates",
-        "linear.moment_fit": "KernelPrior MomentFit",
+        "linear.moment_fit": "MixturePrior MomentFit",
         "linear.sums": "Sums",
     },
     "kernels": {
@@ -128,7 +128,7 @@ PARTS: dict[str, dict[str, str]] = {
     "sources": {"sources": "Dataset DatasetPlan Simulator SimulatorPlan Stream StreamPlan"},
     "spaces": {
         "spaces.base": "Layout Move Regulariser Trail",
-        "spaces.basis": "Affine AffineMap Basis BasisMap Table TableMap",
+        "spaces.basis": "Affine AffineMap Basis BasisMap PolynomialMap Table TableMap",
         "spaces.doubly_stochastic": "Blocks DoublyStochastic SeededFunction",
         "spaces.fourier": "Fourier WaveMap",
         "spaces.linear": "LinearFunction Preconditioned TransformedMap Weights",

@@ -32,7 +32,6 @@ from dualembed.spaces.nystrom import whiten
 
 JITTER = 1e-9  # of the mean diagonal, added to the landmarks' kernel matrix before its Cholesky factor
 REACH = 6.0  # the logarithm of a hyper-parameter moves at most this far from its centre
-STEP = 0.05  # of a logarithm, over which slopes are compared to find the curvature
 BLOCK = 32  # moments are padded to a multiple of it, so that data sets share compiled code
 ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence
@@ -208,29 +207,6 @@ def maximise(objective: Callable[..., Any], centre: Any, spread: Any, data: Any,
         moves[free] = optimum.x
         best = jax.tree.map(np.asarray, _scaled(centre, jnp.asarray(moves)))
     return Maximum(best, -float(optimum.fun), evaluations)
-
-
-def posterior_points(objective: Callable[..., Any], maximum: Any, spread: Any, data: Any) -> list[Any]:
-    """2 p parameters around a maximum of `maximise` whose logarithms have the mean and covariance of their posterior.
-
-    By Laplace's approximation that is N(log maximum, Λ), Λ⁻¹ = spread⁻² - ∇² objective, for the p numbers that are
-    free; the parameters are its sigma points, log maximum ± √p Λ^½ e_j. No direction is taken to be less certain than
-    the hyper-prior has it, which it would be where the objective is not concave.
-    """
-    with jax.enable_x64(True):
-        maximum, spread = (jax.tree.map(_to_float64, tree) for tree in (maximum, spread))
-        scales = np.asarray(_flatten(jax.tree.map(lambda leaf, scale: scale * jnp.ones_like(leaf), maximum, spread)))
-        free, scales = np.diag(np.ones(len(scales)))[scales > 0], scales[scales > 0]
-
-        def slope(move: Floats) -> Floats:
-            return free @ np.asarray(_value_and_slope(jnp.asarray(move), objective, maximum, data)[1])
-
-        bends = np.stack([(slope(STEP * one) - slope(-STEP * one)) / (2 * STEP) for one in free])
-        bends = np.nan_to_num(bends + bends.T) / 2
-        values, vectors = np.linalg.eigh(np.eye(len(scales)) - scales[:, None] * bends * scales)
-        roots = scales[:, None] * vectors * np.sqrt(len(scales) / np.maximum(values, 1.0))
-        points = [sign * column @ free for column in roots.T for sign in (1.0, -1.0)]
-        return [jax.tree.map(np.asarray, _scaled(maximum, jnp.asarray(point))) for point in points]
 
 
 @eqx.filter_jit

@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
 from dualembed.linear.averaging import deviations
-from dualembed.linear.moment_fit import KernelPrior, MomentFit
+from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments, gather_scores, number_groups
-from dualembed.linear.system import MomentSystem
 from dualembed.losses import Square
 from dualembed.problems.base import Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
 from dualembed.selection.honest_score import Score, checked_terms, clustered_error, honest_score, values_at
+from dualembed.selection.hypotheses import Weighed, base_features, candidates, weigh_hypotheses
 from dualembed.selection.penalties import FEWEST, FOLDS, Variances, choose_products, prediction_penalty, variances
-from dualembed.selection.search import LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
+from dualembed.selection.search import FAMILIES, LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
 from dualembed.solvers.base import Choice, Record
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
@@ -29,6 +29,7 @@ from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis
 from dualembed.spaces.features import moment_features
 from dualembed.spaces.linear import LinearFunction
+from dualembed.spaces.nystrom import Stack
 
 ROUNDS, SETTLED = 20, 0.01  # of the noise and the penalty in turn, until the noise changes by so small a share
 JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
@@ -41,28 +42,44 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     """The saddle and its closed form, with efficient weights where they help; rows are in no particular order."""
     sample = read_moments(problem)
     model, steps = choose(sample, rng)
-    sums = gather_moments(problem, model.features, model.instruments, folds=FOLDS, groups=groups)
+    trend, smooth = base_features(sample.places, model.features.landmarks, model.kernel.left, rng)
+    sums = gather_moments(problem, Stack((trend, smooth)), model.instruments, folds=FOLDS, groups=groups)
+    searched = [
+        (FAMILIES[name], maximum.parameters.left.kernel.bandwidth) for name, maximum in model.candidates.items()
+    ]
+    weighed = weigh_hypotheses(
+        trend,
+        smooth,
+        sums,
+        candidates(sample.places, searched),
+        scale=sample.amplitude,
+        level=4 * sample.level + 100 * sample.amplitude,
+    )
+    steps.append(weighed.choice)
     dual_penalty, predicting = prediction_penalty(sums)
-    sums, multiplying = choose_products(sums, model.variance / sums.rows, dual_penalty)
+    sums, multiplying = choose_products(
+        weighed.sums, weighed.variance / sums.rows, dual_penalty, few_suffice=bool(np.all(sample.weights >= 0))
+    )
     steps += [predicting, multiplying]
-    fit = _solve(sums, model, dual_penalty)
+    fit = _solve(weighed, model, sums, dual_penalty)
     residual = sample.target - _moment(sample, fit.function)
     units = _units(groups, len(residual))
     noise = variances(sample.context[:, sample.columns], residual, rng, units=units)
-    fit = _try_efficient_weights(problem, fit, model, noise=noise, units=units, steps=steps)
-    spaces = Basis(model.features), Basis(model.instruments)
+    fit = _try_efficient_weights(problem, fit, weighed, model, noise=noise, units=units, steps=steps)
+    spaces = Basis(weighed.features), Basis(model.instruments)
     saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=dual_penalty)
-    return Record(tuple(steps), saddle, ClosedForm(sums.groups, groups, fit.noise, _prior(model)))
-
-
-def _prior(model: Model) -> KernelPrior:
-    """The kernels that f's may be by what is known of it."""
-    probabilities, kernels = zip(*model.likely, strict=True)
-    return KernelPrior(probabilities, kernels, model.features.landmarks, model.features.whitener)
+    return Record(tuple(steps), saddle, ClosedForm(sums.groups, groups, fit.noise, weighed.prior))
 
 
 def _try_efficient_weights(
-    problem: Problem, fit: MomentFit, model: Model, *, noise: Variances, units: Integers, steps: list[Choice]
+    problem: Problem,
+    fit: MomentFit,
+    weighed: Weighed,
+    model: Model,
+    *,
+    noise: Variances,
+    units: Integers,
+    steps: list[Choice],
 ) -> MomentFit:
     """The fit with efficient weights where they are called for and the honest score falls, else as it is."""
     numbers = {"gain in log likelihood a row": noise.gain, "its standard error": noise.stderr}
@@ -70,7 +87,7 @@ def _try_efficient_weights(
         steps.append(Choice("efficient weights", "not needed, the noise is much the same everywhere", numbers))
         return fit
     omega = gather_scores(problem, fit.function, model.instruments, variances=noise.values)
-    other = _solve(fit.sums, model, fit.dual_penalty, noise=omega / float(np.mean(noise.values)))
+    other = _solve(weighed, model, fit.sums, fit.dual_penalty, noise=omega / float(np.mean(noise.values)))
     units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
     before, after = (_judge(problem, one.function, units) for one in (fit, other))
     change = after.contributions - before.contributions
@@ -81,16 +98,16 @@ def _try_efficient_weights(
     return other if used else fit
 
 
-def _solve(sums: Sums, model: Model, dual_penalty: float, noise: Floats | None = None) -> MomentFit:
+def _solve(weighed: Weighed, model: Model, sums: Sums, dual_penalty: float, noise: Floats | None = None) -> MomentFit:
     """The fit with λ1 = σ² / n, σ² that of the residual on all rows."""
-    system, variance = MomentSystem(sums, dual_penalty, noise=noise), model.variance
+    variance, features = weighed.variance, (weighed.features, model.instruments)
     for _ in range(ROUNDS):
         penalty = variance / sums.rows
-        theta = system.weights(penalty)
-        before, variance = variance, max(sums.residual_variance(theta), 1e-12 * (sums.square or 0) / sums.rows)
+        fit = MomentFit.solve(features, sums, penalty, dual_penalty=dual_penalty, noise=noise, prior=weighed.prior)
+        before, variance = variance, max(fit.residual_variance, 1e-12 * (sums.square or 0) / sums.rows)
         if abs(variance - before) < SETTLED * before:
             break
-    return MomentFit(model.features, model.instruments, sums, theta, penalty, dual_penalty, noise)
+    return fit
 
 
 def _moment(sample: MomentSample, function: LinearFunction) -> Floats:

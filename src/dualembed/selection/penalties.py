@@ -98,20 +98,24 @@ def _ridge_errors(dual: Floats, cross: Floats, new_dual: Floats, new_cross: Floa
     return np.sum((weights @ square) * weights, axis=1) - 2 * weights @ shared
 
 
-def choose_products(sums: Sums, penalty: float, dual_penalty: float) -> tuple[Sums, Choice]:
+def choose_products(
+    sums: Sums, penalty: float, dual_penalty: float, *, few_suffice: bool = False
+) -> tuple[Sums, Choice]:
     """The sums of the folds, or of all rows as one, and the choice in words.
 
     A moment and its target share their rows' noise, which draws f towards plain regression: a little with few moments,
     but equations of long memory (a discount near 1, long hitting times) make much of a little. Products across folds
     are free of it. Where there is more noise than signal in some direction of f they are not positive, and to solve
-    with them does more harm than the bias.
+    with them does more harm than the bias. `few_suffice` says that few moments a row are no harm, as in regressions,
+    where f enters with weights of one sign.
     """
     system = MomentSystem(sums, dual_penalty)
     lowest = float(system.spectrum[0]) / penalty if penalty > 0 else -np.inf
-    across = lowest > SEARCH.most_negative
+    moments = len(system.target) / sums.rows
+    across = lowest > SEARCH.most_negative and not (few_suffice and moments <= SEARCH.few_moments)
     answer = "across folds, without many-moment bias" if across else "all rows together"
     numbers = {
-        "moments a row": len(system.target) / sums.rows,
+        "moments a row": moments,
         "lowest eigenvalue across folds over the penalty": lowest,
     }
     return sums if across else sums.merged(), Choice("products of moments", answer, numbers)

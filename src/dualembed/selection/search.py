@@ -27,7 +27,6 @@ from dualembed.selection.evidence import (
     of_unit_norm,
     orthonormal,
     padded,
-    posterior_points,
 )
 from dualembed.solvers.base import Choice
 from dualembed.spaces.features import moment_features, to_numpy
@@ -82,6 +81,19 @@ class MomentSample:
         """All points, (n K, d)."""
         return self.points.reshape(-1, self.points.shape[2])
 
+    @property
+    def amplitude(self) -> float:
+        """The variance that f must have to explain the targets."""
+        square = float(np.mean(self.target**2)) or 1.0
+        return (float(np.var(self.target)) or square) / (float(np.mean(np.sum(self.weights**2, axis=1))) or 1.0)
+
+    @property
+    def level(self) -> float:
+        """The square of the constant that would explain their mean."""
+        weight = float(np.mean(np.sum(self.weights**2, axis=1))) or 1.0
+        total = float(np.mean(np.sum(self.weights, axis=1)))
+        return (float(np.mean(self.target**2)) or 1.0) / max(total**2, 1e-4 * weight)
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -100,7 +112,6 @@ class Model:
     weights: Floats
     variance: float
     candidates: dict[str, Maximum]
-    likely: tuple[tuple[float, Kernel], ...] = ()  # (weight, kernel): what the kernel may be too, by its posterior
 
 
 def read_moments(problem: Problem) -> MomentSample:
@@ -138,7 +149,6 @@ def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list
             break
     if model is None:
         raise RuntimeError("there is at least one level")
-    model = dataclasses.replace(model, likely=_likely_kernels(model, search))
     return _refine_landmarks(model, samples.some(rows[: SEARCH.final_rows]), level, steps=steps, rng=rng), steps
 
 
@@ -239,21 +249,6 @@ def _maximum(family: str, search: MomentSample, data: Any, last: Maximum | None)
     return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
 
 
-def _likely_kernels(model: Model, search: MomentSample) -> tuple[tuple[float, Kernel], ...]:
-    """Kernels of every family around its most evident one, weighted as hyper-parameters and families are."""
-    q = model.instruments(search.context)
-    noise = model.variance * np.eye(q.shape[1])
-    seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
-    landmarks = np.asarray(model.features.landmarks)
-    with jax.enable_x64(True):
-        data = seen, jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))
-    likely = []
-    for family, share in model.shares.items():
-        around = posterior_points(evidence, model.candidates[family].parameters, _prior(family, search)[1], data)
-        likely += [(share / len(around), to_numpy(kernel)) for kernel in around]
-    return tuple(likely)
-
-
 def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
     """(centre, spread of the logarithms, a narrow start) of the kernel amplitude · family + trend.
 
@@ -262,11 +257,7 @@ def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
     places = search.places
     dimension = places.shape[1]
     scale, middle = deviations(places), places.mean(axis=0)
-    square = float(np.mean(search.target**2)) or 1.0
-    weight = float(np.mean(np.sum(search.weights**2, axis=1))) or 1.0
-    total = float(np.mean(np.sum(search.weights, axis=1)))
-    amplitude = (float(np.var(search.target)) or square) / weight
-    level = square / max(total**2, 1e-4 * weight)
+    amplitude, level = search.amplitude, search.level
     make = FAMILIES[family]
 
     def kernel(bandwidth: Floats, amplitude: float, level: float, slope: Floats, middle: Floats) -> Sum:

@@ -29,7 +29,7 @@ from dualembed.linear.averaging import (
 )
 from dualembed.linear.candidates import Headline, RidgePath
 from dualembed.linear.fit import LinearFit
-from dualembed.linear.moment_fit import KernelPrior, MomentFit, Spread
+from dualembed.linear.moment_fit import MixturePrior, MomentFit, Spread
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, iter_terms
@@ -65,14 +65,14 @@ class ClosedForm(Solver):
         Labels of rows that depend on each other, which then stay in one fold.
     noise : array of shape (r, r), optional
         What stands in the place of C: efficient weights, from `selection.auto`.
-    prior : KernelPrior, optional
-        What f's kernel may be too, which standard errors know of; from `selection.auto`.
+    prior : MixturePrior, optional
+        Which priors f may have, each with its probability; from `selection.auto`. Without it the penalty is the prior.
     """
 
     folds: int = eqx.field(default=5, static=True)
     groups: ArrayLike | None = None
     noise: Floats | None = None
-    prior: KernelPrior | None = None
+    prior: MixturePrior | None = None
 
     def __check_init__(self) -> None:
         checks.count("folds", self.folds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -122,6 +124,91 @@ class AffineMap(FeatureMap):
         """(1, x), shape (n, d + 1)."""
         xp = np if isinstance(xs, np.ndarray) else jnp
         return xp.concatenate([xp.ones((xs.shape[0], 1), xs.dtype), xs], axis=1)
+
+
+class PolynomialMap(FeatureMap):
+    """φ(x) = transformᵀ monomials(z), z = (x - centre)/scale: polynomials, orthonormal on data, degree by degree."""
+
+    exponents: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # p times d
+    centre: AnyArray  # (d,)
+    scale: AnyArray  # (d,)
+    transform: AnyArray  # (p, p), upper triangular
+
+    @staticmethod
+    def orthonormal(points: Floats, *, most: int = 35, most_powers: int = 100) -> PolynomialMap:
+        """All monomials up to degree 3, or 2, if they are at most `most`.
+
+        Of more columns there are their own powers only, if these are at most `most_powers`, else their first. What the
+        data cannot tell from those before it, such as the square of a column of 0 and 1, is left out.
+        """
+        centre, scale = points.mean(axis=0), points.std(axis=0)
+        scale = np.where(scale > 1e-12 * np.maximum(np.abs(points).max(axis=0), 1e-300), scale, 1.0)
+        exponents = _exponents(points.shape[1], most, most_powers)
+        values = _monomials((points - centre) / scale, exponents)
+        sizes = np.sqrt(np.mean(values**2, axis=0))
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        kept: list[int] = []
+        basis = np.empty((len(points), 0))
+        for number, column in enumerate((values / sizes).T):
+            left = column - basis @ (basis.T @ column)
+            left -= basis @ (basis.T @ left)  # once more, for what rounding has left
+            norm = float(np.linalg.norm(left))
+            if norm > 1e-6 * np.sqrt(len(points)) and len(kept) < len(points):
+                kept.append(number)
+                basis = np.concatenate([basis, (left / norm)[:, None]], axis=1)
+        upper = np.linalg.qr(values[:, kept] / sizes[kept], mode="r")
+        transform = np.linalg.inv(upper) * np.sqrt(len(points)) / sizes[kept][:, None]
+        chosen = tuple(exponents[number] for number in kept)
+        return PolynomialMap(chosen, centre, scale, transform * np.sign(np.diag(transform)))
+
+    @property
+    def degrees(self) -> Integers:
+        """The degree (p,) of each feature."""
+        return np.array([sum(each) for each in self.exponents])
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a point."""
+        return len(self.exponents[0])
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return len(self.exponents)
+
+    def __call__(self, xs: AnyArray) -> AnyArray:
+        """The features (n, p) at points (n, d)."""
+        return _monomials((xs - self.centre) / self.scale, self.exponents) @ self.transform
+
+
+def _exponents(dimension: int, most: int, most_powers: int) -> list[tuple[int, ...]]:
+    """Exponents of monomials, the lower degrees first."""
+    for degree in (3, 2):
+        if math.comb(dimension + degree, degree) <= most:
+            products = [
+                each
+                for total in range(degree + 1)
+                for each in itertools.combinations_with_replacement(range(dimension), total)
+            ]
+            return [tuple(each.count(column) for column in range(dimension)) for each in products]
+    powers = range(1, 4 if 1 + 3 * dimension <= most_powers else 2)
+    alone = [
+        tuple(power * (column == own) for column in range(dimension)) for power in powers for own in range(dimension)
+    ]
+    return [(0,) * dimension, *alone]
+
+
+def _monomials(zs: AnyArray, exponents: Sequence[tuple[int, ...]]) -> AnyArray:
+    """Products of powers (n, p) of coordinates (n, d)."""
+    xp = np if isinstance(zs, np.ndarray) else jnp
+    columns = []
+    for each in exponents:
+        column = xp.ones(len(zs), zs.dtype)
+        for coordinate, power in enumerate(each):
+            if power:
+                column = column * zs[:, coordinate] ** power
+        columns.append(column)
+    return xp.stack(columns, axis=1)
 
 
 class Table(LinearSpace):

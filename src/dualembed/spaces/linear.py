@@ -157,7 +157,7 @@ class TransformedMap(FeatureMap):
     """x -> Tᵀφ(x)."""
 
     features: FeatureMap
-    transform: jax.Array
+    transform: AnyArray
 
     @property
     def dimension(self) -> int:
