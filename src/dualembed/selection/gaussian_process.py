@@ -54,6 +54,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
         candidates(sample.places, searched),
         scale=sample.amplitude,
         level=4 * sample.level + 100 * sample.amplitude,
+        variance=model.variance,
     )
     steps.append(weighed.choice)
     dual_penalty, predicting = prediction_penalty(sums)

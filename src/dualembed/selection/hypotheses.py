@@ -109,10 +109,12 @@ def weigh_hypotheses(
     *,
     scale: float,
     level: float,
+    variance: float,
 ) -> Weighed:
     """Weigh all hypotheses by sums of the trend's and the landmarks' features side by side.
 
-    `scale` is the variance that f must have to explain the targets, `level` that of its constant.
+    `scale` is the variance that f must have to explain the targets, `level` that of its constant, and
+    `variance` a first guess of the noise's.
     """
     cross, target = sums.means()
     values, vectors = np.linalg.eigh(sums.mean_dual)
@@ -128,7 +130,6 @@ def weigh_hypotheses(
     amplitudes = reference * np.asarray(HYPOTHESES.amplitudes if trend.dimension == 1 else HYPOTHESES.wide_amplitudes)
     nothing = Smooth(-1, kernels[0][1], 0.0, np.zeros(len(observed)), known, observed)
 
-    variance = scale
     for _ in range(ROUNDS):
         noise = max(variance, least) / sums.rows
         evidence = np.stack([_evidence(part, amplitudes, trends, noise) for part in parts])
