@@ -31,6 +31,15 @@ NEVER_HELD = frozenset(
         "dualembed.data.roles:Role",
         "dualembed.data.table:Table",
         "dualembed.estimators.effects:Move",
+        "dualembed.linear.iv_covariance:ClusterJackknife",
+        "dualembed.linear.iv_covariance:Clustered",
+        "dualembed.linear.iv_covariance:Robust",
+        "dualembed.linear.iv_covariance:Unadjusted",
+        "dualembed.linear.iv_design:FactoredDesign",
+        "dualembed.linear.iv_design:IVDesign",
+        "dualembed.linear.iv_design:_Columns",
+        "dualembed.linear.iv_rank:Dropped",
+        "dualembed.linear.two_stage:IVFit",
     }
 )
 

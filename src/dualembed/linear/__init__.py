@@ -3,25 +3,39 @@
 from dualembed.linear.candidates import RidgePath
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.iv_covariance import Clustered, ClusterJackknife, Covariance, Robust, Unadjusted
+from dualembed.linear.iv_design import IVDesign
+from dualembed.linear.iv_rank import Dropped
 from dualembed.linear.moment_fit import KernelPrior, MomentFit
 from dualembed.linear.moments import MomentSystem
 from dualembed.linear.path import Average, solution_path
 from dualembed.linear.spread import Spread
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import LinearSystem
+from dualembed.linear.two_stage import IVFit, fit_liml, fit_two_stage
 
 __all__ = [
     "Average",
+    "Clustered",
+    "ClusterJackknife",
+    "Covariance",
+    "Dropped",
     "Functional",
     "Headline",
+    "IVDesign",
+    "IVFit",
     "KernelPrior",
     "LinearFit",
     "LinearSystem",
     "MomentFit",
     "MomentSystem",
     "RidgePath",
+    "Robust",
     "Spread",
     "Sums",
+    "Unadjusted",
+    "fit_liml",
+    "fit_two_stage",
     "gather",
     "gather_moments",
     "solution_path",
