@@ -3,6 +3,7 @@
 from dualembed.linear.candidates import RidgePath
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.functional import Functional, Headline
+from dualembed.linear.gmm import fit_cue, fit_gmm
 from dualembed.linear.iv_covariance import Clustered, ClusterJackknife, Covariance, Robust, Unadjusted
 from dualembed.linear.iv_design import IVDesign
 from dualembed.linear.iv_rank import Dropped
@@ -34,6 +35,8 @@ __all__ = [
     "Spread",
     "Sums",
     "Unadjusted",
+    "fit_cue",
+    "fit_gmm",
     "fit_liml",
     "fit_two_stage",
     "gather",

@@ -17,13 +17,20 @@ from scipy.linalg import solve_triangular
 
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
-from dualembed.estimates import pluralise
 from dualembed.linear.absorbed import count_singletons, effects_rank, nested, remove_effects
+from dualembed.linear.iv_columns import (
+    INTERCEPT,
+    as_labels,
+    as_matrix,
+    as_names,
+    as_weights,
+    check_unique,
+    recode,
+)
 from dualembed.linear.iv_rank import COLLINEAR, Dropped, check_counts, check_relevance, find_independent, ranges
 
 CONSTANT = 1e-12  # what its mean leaves of a column, in terms of its length, below which it does not vary
 BLOCK = 1 << 15  # rows that are factored at a time
-INTERCEPT = "Intercept"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -140,14 +147,14 @@ class IVDesign:
         >>> design.instrument_names, design.instruments.shape
         (('tax',), (500, 1))
         """
-        y = _matrix("outcome", outcome, None)
+        y = as_matrix("outcome", outcome, None)
         rows = len(y)
         x, w, z = (
-            _matrix(name, value, rows)
+            as_matrix(name, value, rows)
             for name, value in (("endogenous", endogenous), ("exogenous", exogenous), ("instruments", instruments))
         )
         x_names, w_names, z_names = (
-            _names(role, letter, given, part.shape[1])
+            as_names(role, letter, given, part.shape[1])
             for role, letter, given, part in (
                 ("endogenous", "x", endogenous_names, x),
                 ("exogenous", "w", exogenous_names, w),
@@ -159,11 +166,11 @@ class IVDesign:
         if not z.shape[1]:
             w, w_names = np.concatenate([x, w], axis=1), (*x_names, *w_names)
             x, x_names = np.empty((rows, 0)), ()
-        _check_unique([*x_names, *w_names])
+        check_unique([*x_names, *w_names])
         return IVDesign(
             y[:, 0], x, w, z, outcome_name, x_names, w_names, z_names,
-            constant=constant, weights=_weights(weights, rows, counts=counts), counts=counts,
-            clusters=_labels("clusters", clusters, rows), effects=_labels("effects", effects, rows),
+            constant=constant, weights=as_weights(weights, rows, counts=counts), counts=counts,
+            clusters=as_labels("clusters", clusters, rows), effects=as_labels("effects", effects, rows),
         )  # fmt: skip
 
     @cached_property
@@ -231,6 +238,13 @@ class FactoredDesign:
             return columns + effects_rank(self.effects)
         own = [each for each in self.effects.T if not any(nested(each, labels) for labels in self.clusters)]
         return columns + max(effects_rank(np.stack(own, axis=1)) if own else 0, 1)
+
+    def unexplained(self) -> Floats:
+        """What [1 W Z] leave of [X y] (n, p + 1)."""
+        b = self.exogenous
+        return self.columns[:, b:] - self.columns[:, :b] @ solve_triangular(
+            self.triangle[:b, :b], self.triangle[:b, b:]
+        )
 
     def instrument_basis(self) -> Floats:
         """Orthonormal columns Q (n, b) of [1 W Z], those of [1 W] first."""
@@ -326,81 +340,3 @@ def factor_rows(columns: Floats) -> Floats:
     for start in range(0, len(columns), BLOCK):
         found = np.asarray(np.linalg.qr(np.concatenate([found, columns[start : start + BLOCK]]), mode="r"))
     return found
-
-
-def _matrix(name: str, value: ArrayLike | None, rows: int | None) -> Floats:
-    """The value as (n, q) numbers of float64; (n, 0) where nothing is given."""
-    if value is None:
-        return np.empty((rows or 0, 0))
-    try:
-        given = np.asarray(value)
-    except Exception as error:
-        raise checks.InputError(f"{name} could not be read as an array ({error}); give equal rows of numbers") from None
-    if given.dtype.kind not in "iufb" or given.ndim not in (1, 2):
-        raise checks.InputError(
-            f"{name} must be columns of numbers, not {given.dtype} of shape {given.shape}; encode text as dummies"
-        )
-    found = given.reshape(len(given), -1).astype(np.float64)
-    if rows is not None and len(found) != rows:
-        raise checks.InputError(f"{name} has {pluralise(len(found), 'row')}, but outcome {rows}; give one a sample")
-    if not len(found):
-        raise checks.InputError(f"{name} is empty; give at least one row")
-    if not np.all(np.isfinite(found)):
-        bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
-        raise checks.InputError(
-            f"{name} has values that are missing or infinite in {pluralise(len(bad), 'row')}, the first of them row "
-            f"{bad[0]}; drop or fill those rows"
-        )
-    return found
-
-
-def _names(role: str, letter: str, given: Sequence[str] | None, columns: int) -> tuple[str, ...]:
-    if given is None:
-        return tuple(f"{letter}{number + 1}" for number in range(columns))
-    if isinstance(given, str) or len(given) != columns:
-        raise checks.InputError(f"{role}_names must be {columns} names, one for each column, not {given!r}")
-    return tuple(str(each) for each in given)
-
-
-def _check_unique(names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1 or name == INTERCEPT]
-    if twice:
-        raise checks.InputError(
-            f"{twice[0]} is the name of more than one regressor ({INTERCEPT} is that of the constant); give each a name"
-        )
-
-
-def _weights(given: ArrayLike | None, rows: int, *, counts: bool) -> Floats | None:
-    if given is None:
-        return None
-    found = _matrix("weights", given, rows)
-    if found.shape[1] != 1 or np.any(found < 0) or not np.any(found > 0):
-        raise checks.InputError(
-            "weights must be one number for each row, none below 0 and some above; check the column"
-        )
-    if counts and np.any(found != np.round(found)):
-        raise checks.InputError("weights that count rows must be whole numbers; give counts=False for other weights")
-    return found[:, 0]
-
-
-def _labels(name: str, given: Any, rows: int) -> Integers | None:
-    if given is None:
-        return None
-    found = np.asarray(given)
-    found = found[:, None] if found.ndim == 1 else found
-    if found.ndim != 2 or len(found) != rows or found.shape[1] not in (1, 2):
-        raise checks.InputError(
-            f"{name} must be one or two labels for each of the {rows} rows, not an array of shape {np.shape(given)}"
-        )
-    missing = found != found  # of floats, NaN alone is not itself; None of objects is a label like others
-    if np.any(missing):
-        raise checks.InputError(f"{name} has missing labels; give every row one, or leave those rows out")
-    return recode(found)
-
-
-def recode(labels: Any) -> Integers:
-    """Each column's labels as numbers from 0 on, in sorted order."""
-    columns = [
-        np.unique(each if each.dtype.kind != "O" else each.astype(str), return_inverse=True)[1] for each in labels.T
-    ]
-    return np.stack(columns, axis=1).astype(np.int64)

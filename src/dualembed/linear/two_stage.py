@@ -49,6 +49,8 @@ class IVFit:
         moved far by hidden causes.
     sensitivity : array of shape (b, K)
         What a moment, residual times a column of [1 W Z], adds to the coefficients, in the factored design's columns.
+    j_statistic : float or None
+        Of fits by moments, Hansen's J: how far the moments are from 0, χ² with k - p degrees of freedom.
     """
 
     design: IVDesign
@@ -62,6 +64,7 @@ class IVFit:
     residual_variance: float
     r_squared: float
     sensitivity: Floats
+    j_statistic: float | None = None
 
     @property
     def rows(self) -> int:
@@ -207,25 +210,27 @@ def liml_kappa(factored: FactoredDesign) -> float:
 
 
 def _fit_k_class(design: IVDesign, kappa: float, covariance: Covariance | None, *, method: str | None = None) -> IVFit:
-    """The k-class by the triangle: with H = Q S the projected regressors, E what they leave and F = E S⁻¹,
+    theta, sensitivity, bread = solve_k_class(design.factored, kappa)
+    default = "two-stage least squares" if design.factored.endogenous else "least squares"
+    return finish(design, theta, sensitivity, bread=bread, covariance=covariance, method=method or default)
 
-    θ = S⁻¹ (I + (1 - κ) FᵀF)⁻¹ (Qᵀh + (1 - κ) Fᵀe), h and e the same of y.
+
+def solve_k_class(factored: FactoredDesign, kappa: float) -> tuple[Floats, Floats, Floats]:
+    """(θ of the factored columns, what moments add to the coefficients, the covariance of these at unit noise).
+
+    With H = Q S the projected regressors, E what they leave and F = E S⁻¹, and h and e the same of y,
+    θ = S⁻¹ (I + (1 - κ) FᵀF)⁻¹ (Qᵀh + (1 - κ) Fᵀe).
     """
-    factored = design.factored
     b, places = factored.exogenous, list(factored.regressors)
-    projected, rest = factored.triangle[:b, places], factored.triangle[b:, places]
-    q, s = np.linalg.qr(projected)
-    noise = solve_triangular(s, rest.T, trans="T").T
-    middle = np.eye(len(s)) + (1 - kappa) * (noise.T @ noise)
-    right = q.T @ factored.triangle[:b, -1] + (1 - kappa) * (noise.T @ factored.triangle[b:, -1])
+    q, s = np.linalg.qr(factored.triangle[:b, places])
+    rest = solve_triangular(s, factored.triangle[b:, places].T, trans="T").T
+    middle = np.eye(len(s)) + (1 - kappa) * (rest.T @ rest)
+    right = q.T @ factored.triangle[:b, -1] + (1 - kappa) * (rest.T @ factored.triangle[b:, -1])
     theta = solve_triangular(s, np.linalg.solve(middle, right))
     inverse = factored.back @ solve_triangular(s, np.eye(len(s)))
     inner = np.linalg.inv(middle)
     sensitivity = solve_triangular(factored.triangle[:b, :b], q @ inner @ inverse.T)
-    default = "two-stage least squares" if factored.endogenous else "least squares"
-    return finish(
-        design, theta, sensitivity, bread=inverse @ inner @ inverse.T, covariance=covariance, method=method or default
-    )
+    return theta, sensitivity, inverse @ inner @ inverse.T
 
 
 def finish(
