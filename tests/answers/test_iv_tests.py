@@ -178,7 +178,7 @@ def test_rank_statistic_is_kleibergen_and_paaps(clustered: bool) -> None:
     expected = vector @ np.linalg.solve(factor * project.T @ scores.T @ scores @ project, vector)
     found = rank_test(ours, Clustered() if clustered else Robust())
     np.testing.assert_allclose(found.statistic, expected, rtol=1e-8)
-    assert found.freedom == (3,)
+    assert found.freedom == ((3, 40 - 3) if clustered else (3, 395))
 
 
 def test_shea_is_the_partial_share_beside_other_causes() -> None:
@@ -248,6 +248,27 @@ def test_sets_cover_however_weak_the_instruments_are(strength: float) -> None:
     assert 0.92 < np.mean([1.0 in each for each in found]) < 0.98
 
 
+def test_sets_of_few_clusters_and_many_instruments_cover() -> None:
+    """With five instruments and 15 clusters, χ² would cover in less than three of four cases."""
+    clusters = np.arange(300) // 20
+    hits, usual = [], []
+    for seed in range(300):
+        ours = simulated(seed, strength=0.1, instruments=5, clusters=clusters)
+        hits.append(1.0 in anderson_rubin_set(ours))
+        usual.append(1.0 in anderson_rubin_set(ours, chi_squared=True))
+    assert 0.91 < np.mean(hits) < 0.985
+    assert np.mean(usual) < 0.75
+
+
+def test_first_stages_of_few_clusters_are_judged_by_what_is_left_of_them() -> None:
+    ours = simulated(1, strength=0.2, instruments=8, clusters=np.arange(300) // 20)
+    (found,) = first_stage_tests(ours)
+    assert found.statistic > 10
+    assert found.worry
+    assert "in view of how few clusters there are): below 10 they are weak" in found.sentence
+    assert rank_test(ours).worry
+
+
 def test_first_stages_that_are_weak_or_cannot_be_told_say_so() -> None:
     (weak,) = first_stage_tests(simulated(0, strength=0.02))
     assert weak.worry
@@ -257,7 +278,7 @@ def test_first_stages_that_are_weak_or_cannot_be_told_say_so() -> None:
     assert np.isnan(unknown.statistic)
     assert unknown.worry
     assert "cannot be told: there are no more clusters than instruments" in unknown.sentence
-    with pytest.raises(InputError, match="too few clusters or rows to tell how 3 instruments vary together"):
+    with pytest.raises(InputError, match="3 clusters are too few to test 3 instruments or columns together"):
         anderson_rubin_set(few)
     with pytest.raises(InputError, match="3 clusters and 300 rows are too few to tell how 4 moments"):
         hansen_test(few)
@@ -282,3 +303,8 @@ def test_what_has_no_answer_is_refused() -> None:
     for test in tests[1:]:
         with pytest.raises(InputError, match="say an endogenous column exactly"):
             test(known)
+    perfect = IVDesign.of(2 * x[:, 0], x[:, 0], instruments=z)
+    tests = [sargan_test, hansen_test, wu_hausman_test, anderson_rubin_set, anderson_rubin_test]
+    for test in tests:
+        with pytest.raises(InputError, match="the columns say the outcome exactly, and tests need noise"):
+            test(perfect)

@@ -115,6 +115,18 @@ def test_fish_prices_and_institutions_are_as_in_linearmodels() -> None:
         close(found.covariance, theirs.cov.loc[order, order])
 
 
+@needs_data
+def test_quarters_of_birth_give_the_published_return_to_schooling() -> None:
+    """Angrist and Krueger (1991), table V: 0.0891 (0.0161) by thirty instruments; Wald's 0.102 by the first quarter."""
+    men = np.load(DATA / "iv" / "ak1991.npz")
+    year, quarter = men["yob"], men["qob"]
+    z = np.stack([(year == each) & (quarter == part) for each in np.unique(year) for part in (1, 2, 3)], axis=1)
+    found = fit_two_stage(IVDesign.of(men["lnw"], men["s"], instruments=z, effects=year), Unadjusted())
+    np.testing.assert_allclose([found.params[0], found.std_errors[0]], [0.0891, 0.0161], atol=5e-5)
+    wald = fit_two_stage(IVDesign.of(men["lnw"], men["s"], instruments=quarter == 1))
+    np.testing.assert_allclose(wald.params[0], 0.1020, atol=5e-5)
+
+
 @pytest.mark.parametrize("fuller", [0, 1])
 def test_wages_of_women_are_as_in_linearmodels(fuller: float) -> None:
     women = mroz.load().dropna()
@@ -254,6 +266,21 @@ def test_units_and_places_of_columns_change_nothing_else() -> None:
     np.testing.assert_allclose(other.std_errors[:2] * [1e-6, 1e7], found.std_errors[:2], rtol=1e-6)
 
 
+def test_very_large_and_small_numbers_are_only_units() -> None:
+    table = simulated()
+    found = fit_two_stage(design(table))
+    far = {**table, "y": 1e-200 * table["y"], "x": 1e-250 * table["x"], "z1": 1e200 * table["z1"]}
+    np.testing.assert_allclose(fit_two_stage(design(far)).params[0], 1e50 * found.params[0], rtol=1e-8)
+
+
+def test_an_outcome_without_noise_or_without_anything_is_fitted_exactly() -> None:
+    table = simulated()
+    exact = fit_two_stage(design({**table, "y": 2 * table["x"] + 3}))
+    np.testing.assert_allclose(exact.params, [2, 0, 3], atol=1e-12)
+    flat = fit_two_stage(design({**table, "y": np.full(200, 7.0)}))
+    np.testing.assert_allclose(flat.params, [0, 0, 7], atol=1e-12)
+
+
 def test_powers_of_a_year_keep_their_digits() -> None:
     rng = np.random.default_rng(0)
     year = np.repeat(np.arange(1990.0, 2001.0), 30)
@@ -368,7 +395,13 @@ BOTH = np.stack([TABLE["z1"], TABLE["z2"]], axis=1)
             {"endogenous": TWO, "instruments": np.stack([TABLE["z1"], 3 * TABLE["z1"]], axis=1)},
             "2 endogenous columns .* by 1 instrument, since z2 was left out: it says the same as z1",
         ),
-        ({"rows": 3}, "there are 3 rows for 3 columns .* give more rows, or fewer columns"),
+        ({"rows": 3}, "3 rows cannot tell 3 columns .* give more rows, or fewer columns"),
+        ({"effects": np.arange(200)}, "it does not vary within the levels of the absorbed effects"),
+        (
+            {"effects": np.repeat(np.arange(199), [2, *([1] * 198)])},
+            "200 rows cannot tell 2 .*, and 199 absorbed effects",
+        ),
+        ({"instruments": TABLE["region"], "effects": TABLE["firm"]}, "it does not vary within the levels"),
         ({"outcome": np.full(200, np.nan)}, "outcome has values that are missing or infinite in 200 rows"),
         ({"exogenous": TABLE["w"][:50]}, "exogenous has 50 rows, but outcome 200"),
         ({"exogenous": np.array(["a"] * 200)}, "exogenous must be columns of numbers"),
@@ -376,6 +409,7 @@ BOTH = np.stack([TABLE["z1"], TABLE["z2"]], axis=1)
         ({"weights": np.full(200, 0.5), "counts": True}, "must be whole numbers; give counts=False"),
         ({"clusters": TABLE["firm"][:9]}, "clusters must be one or two labels for each of the 200 rows"),
         ({"clusters": np.zeros(200)}, "all rows are of one cluster"),
+        ({"endogenous": None, "exogenous": None, "instruments": None, "constant": False}, "there is no column to fit"),
         ({"exogenous_names": ["x1"]}, "x1 is the name of more than one regressor"),
         ({"exogenous_names": ["a", "b"]}, "exogenous_names must be 1 names, one for each column"),
     ],

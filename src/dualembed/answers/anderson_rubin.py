@@ -16,7 +16,7 @@ from scipy.stats import chi2, f
 
 from dualembed import checks
 from dualembed.answers.iv_strength import Stage
-from dualembed.answers.iv_tests import NO_INVERSE, SIZE, IVTest, f_tail
+from dualembed.answers.iv_tests import NO_INVERSE, SIZE, IVTest, check_noise, f_tail
 from dualembed.arrays import Floats
 from dualembed.estimates import check_level, format_number, pluralise
 from dualembed.linear.iv_covariance import Covariance, Unadjusted, default_covariance
@@ -79,7 +79,7 @@ def anderson_rubin_test(design: IVDesign, value: float = 0.0, covariance: Covari
     Returns
     -------
     IVTest
-        The test, F with k and n - b degrees of freedom (clustered: G - 1).
+        The test, F with k and n - b degrees of freedom; clustered it is Hotelling's, with k and G - k.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def anderson_rubin_test(design: IVDesign, value: float = 0.0, covariance: Covari
     """
     checks.number("value", value)
     curve = _Curve.of(design, covariance)
-    statistic = curve.statistic((value / curve.unit - curve.centre) / curve.width) / curve.count
+    statistic = curve.scale * curve.statistic((value / curve.unit - curve.centre) / curve.width)
     pvalue = f_tail(statistic, curve.count, curve.freedom)
     told = f"(Anderson and Rubin's F {format_number(statistic)}, p = {pvalue:.2g}, {curve.errors.words()})"
     verb = "contradict" if pvalue < SIZE else "do not contradict"
@@ -138,7 +138,9 @@ def anderson_rubin_set(
     """
     check_level(level)
     curve = _Curve.of(design, covariance)
-    bound = curve.count * _quantile(level, curve.count, np.inf if chi_squared else curve.freedom)
+    bound = float(chi2.ppf(level, curve.count))
+    if not chi_squared and np.isfinite(curve.freedom):
+        bound = float(f.ppf(level, curve.count, curve.freedom)) / curve.scale
     ends = [end for end in curve.crossings(bound) if np.isfinite(end)]
     inside = [curve.statistic(place) <= bound for place in _between(ends)]
     pieces: list[tuple[float, float]] = []
@@ -159,7 +161,8 @@ class _Curve:
     column: str
     errors: Covariance
     count: float  # instruments
-    freedom: float
+    scale: float  # what makes the statistic an F
+    freedom: float  # its second degrees of freedom
     level: Floats  # (k,)
     slope: Floats  # (k,)
     spreads: tuple[Floats, Floats, Floats]  # (k, k) each
@@ -176,8 +179,10 @@ class _Curve:
                 f"the Anderson-Rubin set is of one endogenous column, but there are {factored.endogenous}; "
                 "make the others exogenous, or leave them out"
             )
+        check_noise(factored)
         errors = default_covariance(factored) if covariance is None else covariance
         a, b = factored.controls, factored.exogenous
+        scale, freedom = errors.f_scale(factored, b - a, columns=b)
         stage = Stage.of(factored)
         centre = float(solve_k_class(factored, 1.0)[0][0])
         outcome = factored.unexplained()[:, -1] - centre * stage.noise[:, 0]
@@ -193,11 +198,11 @@ class _Curve:
         strengths = np.linalg.eigvalsh(spreads[2])
         if strengths[0] <= NO_INVERSE * strengths[-1]:
             raise checks.InputError(
-                f"there are too few clusters or rows to tell how {pluralise(len(level), 'instrument')} vary together; "
-                "give fewer instruments, or other errors"
+                f"there are too few rows to tell how {pluralise(len(level), 'instrument')} vary with noise; give "
+                "fewer instruments, or other errors"
             )
         return _Curve(
-            factored.endogenous_names[0], errors, float(b - a), errors.freedom(factored, b), level,
+            factored.endogenous_names[0], errors, float(b - a), scale, freedom, level,
             width * stage.moved[:, 0], spreads, centre, width, float(factored.back[0, 0]),
         )  # fmt: skip
 
@@ -259,10 +264,6 @@ def _between(ends: list[float]) -> list[float]:
     if not ends:
         return [0.0]
     return [-np.inf, *((lower + upper) / 2 for lower, upper in itertools.pairwise(ends)), np.inf]
-
-
-def _quantile(level: float, first: float, second: float) -> float:
-    return float(chi2.ppf(level, first) / first if np.isinf(second) else f.ppf(level, first, second))
 
 
 def _set_words(column: str, level: float, pieces: tuple[tuple[float, float], ...], words: str) -> str:

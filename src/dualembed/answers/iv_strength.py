@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.stats import chi2, ncx2
+from scipy.stats import ncx2
 
 from dualembed import checks
 from dualembed.answers.iv_tests import SIZE, IVTest, check_noise, f_tail, opened, quadratic
@@ -63,6 +63,9 @@ class FirstStageTest:
 def first_stage_tests(design: IVDesign, covariance: Covariance | None = None) -> tuple[FirstStageTest, ...]:
     """The first stage of each endogenous column: its partial F, and the shares of variance.
 
+    F is the Wald statistic over the number of instruments, as is usual. Clustered, it is too large where instruments
+    are not far fewer than clusters; its p-value, and whether it is called weak, are those of Hotelling's instead.
+
     Parameters
     ----------
     design : IVDesign
@@ -81,17 +84,18 @@ def first_stage_tests(design: IVDesign, covariance: Covariance | None = None) ->
     inner, outer = (np.linalg.inv(each.T @ each) for each in (stage.moved, stage.left_by_controls))
     found = []
     for place, column in enumerate(factored.endogenous_names):
-        noise = stage.noise[:, place]
-        spread = errors.spread(factored, stage.basis, noise=noise, columns=factored.exogenous)
-        freedom = (float(k), errors.freedom(factored, factored.exogenous))
-        statistic = quadratic(stage.moved[:, place], spread) / k
+        spread = errors.spread(factored, stage.basis, noise=stage.noise[:, place], columns=factored.exogenous)
+        wald = quadratic(stage.moved[:, place], spread)
+        if np.isnan(wald):
+            freedom, cautious = (float(k), float("nan")), wald
+        else:
+            scale, second = errors.f_scale(factored, k, columns=factored.exogenous)
+            freedom, cautious = (float(k), second), scale * wald
         partial = float(np.sum(stage.moved[:, place] ** 2) / np.sum(stage.left_by_controls[:, place] ** 2))
         shea = float(outer[place, place] / inner[place, place])
-        weak = not statistic >= WEAK
-        sentence = _first_stage_words(factored, column, statistic, errors.words())
-        found.append(
-            FirstStageTest(column, statistic, freedom, f_tail(statistic, *freedom), partial, shea, weak, sentence)
-        )
+        sentence = _first_stage_words(factored, column, wald / k, cautious=cautious, words=errors.words())
+        worry, pvalue = not cautious >= WEAK, f_tail(cautious, *freedom)
+        found.append(FirstStageTest(column, wald / k, freedom, pvalue, partial, shea, worry, sentence))
     return tuple(found)
 
 
@@ -146,7 +150,8 @@ def rank_test(design: IVDesign, covariance: Covariance | None = None) -> IVTest:
 
     With `Unadjusted` it is Cragg and Donald's, (n - b) times the least eigenvalue of (Xᵀ M X)⁻¹ Xᵀ P X; with others
     Kleibergen and Paap's rk statistic, the Wald test of the direction of X that is moved least. Either is χ² with
-    k - p + 1 degrees of freedom. Partial F's do not show that one instrument moves two columns in one proportion.
+    k - p + 1 degrees of freedom in large samples; the p-value is that of F, and clustered that of Hotelling's. Partial
+    F's do not show that one instrument moves two columns in one proportion.
 
     Parameters
     ----------
@@ -172,7 +177,10 @@ def rank_test(design: IVDesign, covariance: Covariance | None = None) -> IVTest:
     across = left[:, p - 1 :]
     spread = errors.spread(factored, stage.basis @ across, noise=stage.noise @ direction, columns=factored.exogenous)
     statistic = quadratic(across.T @ (stage.moved @ direction), spread)
-    pvalue = float(chi2.sf(statistic, k - p + 1))
+    scale, second = errors.f_scale(factored, k - p + 1, columns=factored.exogenous)
+    freedom = (float(k - p + 1), second)
+    pvalue = f_tail(scale * statistic, *freedom)
+    each = scale * (k - p + 1) * statistic / k  # for each instrument, less what few clusters add
     kind = "Cragg and Donald's" if isinstance(errors, Unadjusted) else "Kleibergen and Paap's"
     names = checks.some(factored.endogenous_names)
     told = f"{kind} statistic is {format_number(statistic)} ({errors.words()})"
@@ -181,13 +189,13 @@ def rank_test(design: IVDesign, covariance: Covariance | None = None) -> IVTest:
         sentence += (
             f"move {'it' if p == 1 else 'some combination of these'} at all; coefficients and errors mean nothing."
         )
-    elif statistic / k < WEAK:
-        sentence = f"{_effects(factored)} only weakly identified: {told}, {format_number(statistic / k)} for each "
+    elif each < WEAK:
+        sentence = f"{_effects(factored)} only weakly identified: {told}, {format_number(each)} for each "
         sentence += f"instrument, where less than {WEAK:g} is weak."
     else:
         sentence = f"The instruments move {names}{', each by itself' if p > 1 else ''}: {told}."
-    worry = not (pvalue < SIZE and statistic / k >= WEAK)
-    return IVTest(f"{kind} rank test", statistic, (float(k - p + 1),), pvalue, worry, sentence)
+    worry = not (pvalue < SIZE and each >= WEAK)
+    return IVTest(f"{kind} rank test", statistic, freedom, pvalue, worry, sentence)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -221,11 +229,13 @@ def _effects(factored: FactoredDesign) -> str:
     return f"The effect of {names} is" if factored.endogenous == 1 else f"Together, the effects of {names} are"
 
 
-def _first_stage_words(factored: FactoredDesign, column: str, statistic: float, words: str) -> str:
-    told = f"The first-stage F of the instruments for {column} is {format_number(statistic)} ({words})"
+def _first_stage_words(factored: FactoredDesign, column: str, statistic: float, *, cautious: float, words: str) -> str:
     if np.isnan(statistic):
         return f"The first-stage F for {column} cannot be told: there are no more clusters than instruments."
-    if statistic < WEAK:
-        return f"{told}: below {WEAK:g} they are weak, and t intervals may be wrong; read the Anderson-Rubin set."
+    told = f"The first-stage F of the instruments for {column} is {format_number(statistic)} ({words}"
+    if cautious < 0.9 * statistic:
+        told += f"; {format_number(cautious)} in view of how few clusters there are"
+    if cautious < WEAK:
+        return f"{told}): below {WEAK:g} they are weak, and t intervals may be wrong; read the Anderson-Rubin set."
     several = ", but with several endogenous columns the rank test decides" if factored.endogenous > 1 else ""
-    return f"{told}; below {WEAK:g} they would be weak{several}."
+    return f"{told}); below {WEAK:g} they would be weak{several}."

@@ -15,7 +15,7 @@ from dualembed.linear.gmm import fit_gmm
 from dualembed.linear.iv_covariance import Covariance, Unadjusted, default_covariance
 from dualembed.linear.iv_design import FactoredDesign, IVDesign
 from dualembed.linear.iv_rank import COLLINEAR
-from dualembed.linear.two_stage import fit_two_stage
+from dualembed.linear.two_stage import fit_two_stage, solve_k_class
 
 SIZE = 0.05  # p-value below which a test rejects
 NO_INVERSE = 1e-12  # least eigenvalue of a covariance, in terms of the largest, below which it has no inverse
@@ -155,10 +155,13 @@ def opened(design: IVDesign, covariance: Covariance | None) -> tuple[FactoredDes
 
 
 def check_noise(factored: FactoredDesign) -> None:
-    """Refuse an endogenous column that the instruments say exactly."""
-    b, p = factored.exogenous, factored.endogenous
-    if np.min(np.abs(np.diag(factored.triangle)[b : b + p])) <= COLLINEAR:
+    """Refuse an endogenous column that the instruments say exactly, and an outcome that the model does."""
+    if np.min(np.abs(np.diag(factored.triangle))[factored.exogenous : -1]) <= COLLINEAR:
         raise checks.InputError("the instruments say an endogenous column exactly; make it an exogenous one")
+    theta = solve_k_class(factored, 1.0)[0]
+    left = factored.triangle[:, -1] - factored.triangle[:, list(factored.regressors)] @ theta
+    if np.linalg.norm(left) <= COLLINEAR:
+        raise checks.InputError("the columns say the outcome exactly, and tests need noise; check how it was made")
 
 
 def _overidentified(design: IVDesign) -> FactoredDesign:
@@ -168,6 +171,7 @@ def _overidentified(design: IVDesign) -> FactoredDesign:
             f"there are as many instruments as endogenous columns ({factored.endogenous}), so that they cannot but "
             "agree; give more instruments to test them"
         )
+    check_noise(factored)
     return factored
 
 

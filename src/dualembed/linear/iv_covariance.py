@@ -40,6 +40,10 @@ class Covariance(abc.ABC):
         It is corrected for so many estimated columns, if there are any and `debiased`.
         """
 
+    def f_scale(self, design: FactoredDesign, count: int, *, columns: int) -> tuple[float, float]:
+        """(what makes a Wald statistic of so many numbers an F, its second degrees of freedom)."""
+        return 1 / count, self.freedom(design, columns)
+
     def of_coefficients(self, design: FactoredDesign, moves: Floats, noise: Floats, *, bread: Floats) -> Floats:
         """The covariance (K, K) of coefficients that are Σ_i moves_i noise_i off; `bread` is theirs at unit noise."""
         return self.spread(design, moves, noise=noise, columns=bread.shape[0])
@@ -128,6 +132,20 @@ class _ByCluster(Covariance):
     def freedom(self, design: FactoredDesign, columns: int) -> float:
         """G - 1, the fewest over the ways."""
         return float(min(int(each.max()) for each in _clusters(design)))
+
+    def f_scale(self, design: FactoredDesign, count: int, *, columns: int) -> tuple[float, float]:
+        """That of Hotelling's T² of G sums: W (v - k + 1) / (k v) is F with k and v - k + 1, v = G - 1.
+
+        With several numbers and few clusters W / k would be far too large; with one it is the same.
+        """
+        free = self.freedom(design, columns)
+        left = free - count + 1
+        if left <= 0:
+            raise checks.InputError(
+                f"{free + 1:.0f} clusters are too few to test {count} instruments or columns together; give fewer of "
+                "these, or use Robust"
+            )
+        return left / (count * free), left
 
     def spread(
         self, design: FactoredDesign, features: Floats, *, noise: Floats, other: Floats | None = None, columns: int = 0

@@ -167,6 +167,8 @@ class IVDesign:
             w, w_names = np.concatenate([x, w], axis=1), (*x_names, *w_names)
             x, x_names = np.empty((rows, 0)), ()
         check_unique([*x_names, *w_names])
+        if not (x_names or w_names or constant) or (effects is not None and not (x_names or w_names)):
+            raise checks.InputError("there is no column to fit; give endogenous or exogenous ones, or a constant")
         return IVDesign(
             y[:, 0], x, w, z, outcome_name, x_names, w_names, z_names,
             constant=constant, weights=as_weights(weights, rows, counts=counts), counts=counts,
@@ -277,7 +279,8 @@ def factor(design: IVDesign) -> FactoredDesign:
     columns = _transform(design, kept, weights=weights, effects=effects)
     sizes = (int(constant) + design.exogenous.shape[1], design.instruments.shape[1], design.endogenous.shape[1])
     triangle = factor_rows(columns.values)
-    check_counts(len(kept), triangle, columns.names, sizes)
+    levels = 0 if effects is None else effects_rank(effects)
+    check_counts(len(kept), triangle, columns.names, sizes=sizes, levels=levels)
     flat = "it does not vary" if constant else _FLAT_WITHIN if effects is not None else "it is 0 in every row"
     places, dropped = find_independent(triangle, columns.names, sizes, flat=flat)
     m, k, p = (sum(place in range(*ends) for place in places) for ends in ranges(sizes))
@@ -309,6 +312,9 @@ def _transform(design: IVDesign, kept: Integers, *, weights: Floats, effects: In
     parts = (design.exogenous, design.instruments, design.endogenous, design.outcome[:, None])
     names = [*design.exogenous_names, *design.instrument_names, *design.endogenous_names, design.outcome_name]
     values = np.concatenate([each[kept] for each in parts], axis=1)
+    peaks = np.max(np.abs(values), axis=0)
+    peaks = np.where(peaks > 0, peaks, 1.0)
+    values /= peaks  # squares of very large or small numbers would leave the range
     lengths, total = np.sqrt(weights @ values**2), 0.0
     means = np.zeros(len(names))
     if effects is not None:
@@ -327,6 +333,7 @@ def _transform(design: IVDesign, kept: Integers, *, weights: Floats, effects: In
     values /= scales
     values[:, flat] = 0.0
     total = total / scales[-1] ** 2 if effects is not None else float(not flat[-1])
+    means, scales = means * peaks, scales * peaks
     if design.constant and effects is None:
         length = np.sqrt(weights.sum())
         values = np.concatenate([root / length, values], axis=1)

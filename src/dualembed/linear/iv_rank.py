@@ -119,8 +119,10 @@ def check_relevance(triangle: Floats, endogenous: Sequence[str], instruments: Se
     )
 
 
-def check_counts(rows: int, triangle: Floats, names: Sequence[str], sizes: tuple[int, int, int]) -> None:
-    """Refuse fewer instruments than endogenous columns, and fewer rows than columns that vary."""
+def check_counts(
+    rows: int, triangle: Floats, names: Sequence[str], *, sizes: tuple[int, int, int], levels: int
+) -> None:
+    """Refuse fewer instruments than endogenous columns, and fewer rows than columns that vary and absorbed levels."""
     _, instruments, endogenous = ranges(sizes)
     if sizes[1] < sizes[2]:
         raise checks.InputError(
@@ -130,11 +132,12 @@ def check_counts(rows: int, triangle: Floats, names: Sequence[str], sizes: tuple
         )
     varying = [int(np.count_nonzero(np.any(triangle[:, slice(*ends)], axis=0))) for ends in ranges(sizes)]
     columns = varying[0] + max(varying[1], varying[2])
-    if rows <= columns:
+    if columns and rows <= columns + levels:
+        absorbed = f", and {pluralise(levels, 'absorbed effect')}" if levels else ""
+        others = "instruments" if varying[1] > varying[2] else "endogenous ones"
         raise checks.InputError(
-            f"there are {pluralise(rows, 'row')} for {pluralise(columns, 'column')} (the exogenous ones with the "
-            f"{'instruments' if varying[1] > varying[2] else 'endogenous ones'}), and nothing would be left to tell "
-            "errors by; give more rows, or fewer columns"
+            f"{pluralise(rows, 'row')} cannot tell {pluralise(columns, 'column')} (the exogenous ones with the {others}"
+            f"{absorbed}) and their errors apart; give more rows, or fewer columns"
         )
 
 
