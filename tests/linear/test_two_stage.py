@@ -442,6 +442,8 @@ def test_errors_that_the_design_has_no_clusters_for_are_refused() -> None:
         fit_two_stage(two, ClusterJackknife())
     with pytest.raises(InputError, match="absorbed effects to lie within clusters"):
         fit_two_stage(design(TABLE, clusters=TABLE["firm"], effects=TABLE["year"]), ClusterJackknife())
+    with pytest.raises(InputError, match="influence by cluster needs clusters"):
+        fit_two_stage(design(TABLE)).influence(by_cluster=True)
     with pytest.raises(InputError, match="use Clustered for LIML"):
         fit_liml(design(TABLE, clusters=TABLE["firm"]), ClusterJackknife())
 

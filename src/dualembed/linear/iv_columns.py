@@ -27,12 +27,12 @@ def as_matrix(name: str, value: ArrayLike | None, rows: int | None) -> Floats:
         raise checks.InputError(
             f"{name} must be columns of numbers, not {given.dtype} of shape {given.shape}; encode text as dummies"
         )
-    found = given.reshape(len(given), -1).astype(np.float64)
+    found = given.reshape(len(given), -1).astype(np.float64, copy=False)
     if rows is not None and len(found) != rows:
         raise checks.InputError(f"{name} has {pluralise(len(found), 'row')}, but outcome {rows}; give one a sample")
     if not len(found):
         raise checks.InputError(f"{name} is empty; give at least one row")
-    if not np.all(np.isfinite(found)):
+    if not np.isfinite(found).all():
         bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
         raise checks.InputError(
             f"{name} has values that are missing or infinite in {pluralise(len(bad), 'row')}, the first of them row "

@@ -311,11 +311,12 @@ def _transform(design: IVDesign, kept: Integers, *, weights: Floats, effects: In
     """The columns less their means or effects, times the root of the weights, of length 1; those left flat are 0."""
     parts = (design.exogenous, design.instruments, design.endogenous, design.outcome[:, None])
     names = [*design.exogenous_names, *design.instrument_names, *design.endogenous_names, design.outcome_name]
-    values = np.concatenate([each[kept] for each in parts], axis=1)
-    peaks = np.max(np.abs(values), axis=0)
+    everything = len(kept) == len(design.outcome)
+    values = np.concatenate([each if everything else each[kept] for each in parts], axis=1)
+    peaks = np.maximum(values.max(axis=0), -values.min(axis=0))
     peaks = np.where(peaks > 0, peaks, 1.0)
     values /= peaks  # squares of very large or small numbers would leave the range
-    lengths, total = np.sqrt(weights @ values**2), 0.0
+    lengths, total = np.sqrt(np.einsum("i,ij,ij->j", weights, values, values)), 0.0
     means = np.zeros(len(names))
     if effects is not None:
         total = float(weights @ (values[:, -1] - np.average(values[:, -1], weights=weights)) ** 2)
@@ -326,8 +327,9 @@ def _transform(design: IVDesign, kept: Integers, *, weights: Floats, effects: In
             values -= left
             means += left
     root = np.sqrt(weights)[:, None]
-    values *= root
-    scales = np.sqrt(np.sum(values**2, axis=0))
+    if design.weights is not None:
+        values *= root
+    scales = np.sqrt(np.einsum("ij,ij->j", values, values))
     flat = scales <= (COLLINEAR if effects is not None else CONSTANT) * lengths
     scales = np.where(flat, 1.0, scales)
     values /= scales

@@ -107,7 +107,7 @@ class IVFit:
         return np.stack([self.params - half, self.params + half], axis=1)
 
     def influence(self, *, by_cluster: bool = False) -> Floats:
-        """What each row, or cluster of the first way, adds to the coefficients; the sum is 0.
+        """What each row, or cluster of the first way, adds to the coefficients; of two stages the sum is 0.
 
         Parameters
         ----------
@@ -122,7 +122,11 @@ class IVFit:
         factored = self.design.factored
         noise = np.sqrt(factored.weights) * self.residuals / factored.scale
         found = (factored.columns[:, : factored.exogenous] @ self.sensitivity) * noise[:, None]
-        return sum_by(factored.clusters[0], found) if by_cluster and factored.clusters else found
+        if by_cluster and not factored.clusters:
+            raise checks.InputError(
+                "influence by cluster needs clusters, and the design has none; ask for that of rows"
+            )
+        return sum_by(factored.clusters[0], found) if by_cluster else found
 
     def __str__(self) -> str:
         lines = [f"{self.method} of {self.design.outcome_name} on {self.rows:,} rows, errors {self.errors.words()}"]
