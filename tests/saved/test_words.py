@@ -22,6 +22,11 @@ ELSEWHERE = ("dualembed.cli", "dualembed.experiments", "dualembed.__main__")
 # Classes, as "module:class", that no model ever holds.
 NEVER_HELD = frozenset(
     {
+        "dualembed.answers.anderson_rubin:ConfidenceSet",
+        "dualembed.answers.anderson_rubin:_Curve",
+        "dualembed.answers.iv_strength:FirstStageTest",
+        "dualembed.answers.iv_strength:Stage",
+        "dualembed.answers.iv_tests:IVTest",
         "dualembed.answers.summary:Findings",
         "dualembed.answers.summary:Summary",
         "dualembed.answers.task:Setting",
@@ -31,6 +36,16 @@ NEVER_HELD = frozenset(
         "dualembed.data.roles:Role",
         "dualembed.data.table:Table",
         "dualembed.estimators.effects:Move",
+        "dualembed.linear.gmm:_Moments",
+        "dualembed.linear.iv_covariance:ClusterJackknife",
+        "dualembed.linear.iv_covariance:Clustered",
+        "dualembed.linear.iv_covariance:Robust",
+        "dualembed.linear.iv_covariance:Unadjusted",
+        "dualembed.linear.iv_design:FactoredDesign",
+        "dualembed.linear.iv_design:IVDesign",
+        "dualembed.linear.iv_design:_Columns",
+        "dualembed.linear.iv_rank:Dropped",
+        "dualembed.linear.two_stage:IVFit",
     }
 )
 

@@ -6,12 +6,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dualembed.answers.anderson_rubin import ConfidenceSet, anderson_rubin_set, anderson_rubin_test
     from dualembed.answers.answer import Answer, Verdict
+    from dualembed.answers.iv_strength import FirstStageTest, effective_f, first_stage_tests, rank_test
+    from dualembed.answers.iv_tests import IVTest, hansen_test, sargan_test, wu_hausman_test
     from dualembed.answers.question import Question
     from dualembed.answers.summary import Findings, Summary
     from dualembed.answers.task import Fitted, Setting, Task
 
-__all__ = ["Answer", "Findings", "Fitted", "Question", "Setting", "Summary", "Task", "Verdict"]
+__all__ = [
+    "Answer", "Findings", "Fitted", "Question", "Setting", "Summary", "Task", "Verdict",
+    "ConfidenceSet", "FirstStageTest", "IVTest",
+    "anderson_rubin_set", "anderson_rubin_test", "effective_f", "first_stage_tests", "hansen_test", "rank_test",
+    "sargan_test", "wu_hausman_test",
+]  # fmt: skip
 
 # Names are imported when first used, so that the command line can read tasks without NumPy.
 _HOMES = {
@@ -23,6 +31,9 @@ _HOMES = {
     "Fitted": "task",
     "Setting": "task",
     "Task": "task",
+    **dict.fromkeys(("ConfidenceSet", "anderson_rubin_set", "anderson_rubin_test"), "anderson_rubin"),
+    **dict.fromkeys(("FirstStageTest", "effective_f", "first_stage_tests", "rank_test"), "iv_strength"),
+    **dict.fromkeys(("IVTest", "hansen_test", "sargan_test", "wu_hausman_test"), "iv_tests"),
 }
 
 
