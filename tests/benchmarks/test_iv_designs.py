@@ -33,6 +33,26 @@ def test_the_noise_is_confounded_with_x_but_not_with_the_instrument(case: Any) -
     assert design.test_x.shape == (1000, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "curve", "uneven"),
+    [
+        ("logistic ramp", lambda x: 1 / (1 + np.exp(-4 * (x - 0.5))), True),
+        ("two kinks", lambda x: np.interp(x, [-0.5, 1.5, 9.5], [0, 2, -6]), False),
+        ("exponential rise", lambda x: np.exp(0.8 * x), False),
+    ],
+)
+def test_held_out_designs_have_valid_instruments_and_known_truths(name: str, curve: Any, uneven: bool) -> None:
+    design = iv_designs.HELD_OUT[name](50_000, 0)
+    truth = curve(design.test_x[:, 0])
+    scale, centre = np.polyfit(truth, design.test_f, 1)
+    assert np.allclose(scale * truth + centre, design.test_f)
+    noise = (design.y - centre) / scale - curve(design.x[:, 0])
+    assert all(abs(np.corrcoef(noise, column)[0, 1]) < 0.02 for column in design.z.T)
+    assert all(np.corrcoef(design.x[:, 0], column)[0, 1] > 0.3 for column in design.z.T)
+    assert np.corrcoef(noise, design.x[:, 0])[0, 1] > 0.2
+    assert (np.corrcoef(noise**2, abs(design.z[:, 0]))[0, 1] > 0.1) == uneven
+
+
 def test_demand_has_the_stated_correlation_and_grid() -> None:
     design = iv_designs.demand(50_000, 1, 0.9)
     noise = design.y - iv_designs.demanded(design.x)
