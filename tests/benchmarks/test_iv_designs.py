@@ -11,8 +11,8 @@ from benchmarks import iv_designs
 from dualembed.checks import InputError
 
 CONFOUNDED = {
-    **{f"one-dimensional {name}": (iv_designs.one_dimensional, name) for name in iv_designs.ONE_DIMENSIONAL},
-    **{f"two-dimensional {name}": (iv_designs.two_dimensional, name) for name in iv_designs.TWO_DIMENSIONAL},
+    **{f"one-dimensional {name}": (iv_designs.one_dimensional, name) for name in iv_designs.CURVES},
+    **{f"two-dimensional {name}": (iv_designs.two_dimensional, name) for name in iv_designs.CURVES},
 }
 
 
@@ -86,7 +86,7 @@ def test_designs_follow_from_their_seed_and_refuse_other_names() -> None:
     first, again, other = (iv_designs.one_dimensional("sin", 50, seed).y for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
-    with pytest.raises(InputError, match="one of abs, sin, step"):
-        iv_designs.one_dimensional("linear", 50, 0)
+    with pytest.raises(InputError, match=r"one of abs, linear, sin, step, .* not 'cosine'"):
+        iv_designs.one_dimensional("cosine", 50, 0)
     with pytest.raises(InputError, match="rho must be a correlation"):
         iv_designs.demand(50, 0, 1.5)
