@@ -22,7 +22,7 @@ def methods(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_later_run_adds_only_what_is_missing(
-    methods: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
+    methods: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "lines.jsonl"
     methods.main(["--out", str(out), "--designs", "linear", *SHORT])
