@@ -57,7 +57,9 @@ PARTS: dict[str, dict[str, str]] = {
         "data.coding": "Schema",
         "data.conditions": "Column Comparison Condition",
         "data.environments": "Move",
+        "data.formula": "Formula FormulaColumns",
         "data.qm7": "Molecules",
+        "data.terms": "Side",
     },
     "embeddings": {
         "embeddings.conditional": "ConditionalEmbedding FeatureSmoother KernelSmoother",
