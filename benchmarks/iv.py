@@ -7,7 +7,8 @@
 On few cores set OPENBLAS_NUM_THREADS=1: beside other work its threads wait for each other, many times as long.
 Prints one JSON object a line; `errors` has one entry for each seed in order, so that peers can be compared in pairs. A
 peer is a function (x, y, z, seed) -> predict in PEERS. The last lines are the many-moment bias: the slope that linear
-two-stage least squares finds where the truth is 1.
+two-stage least squares finds where the truth is 1. benchmarks/iv_methods.py has more designs, sizes and rivals, and
+coverage too.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from benchmarks import iv_designs
 from dualembed.checks import InputError
 
 CONFOUNDED = {
-    **{f"one-dimensional {name}": (iv_designs.one_dimensional, name) for name in iv_designs.ONE_DIMENSIONAL},
-    **{f"two-dimensional {name}": (iv_designs.two_dimensional, name) for name in iv_designs.TWO_DIMENSIONAL},
+    **{f"one-dimensional {name}": (iv_designs.one_dimensional, name) for name in iv_designs.CURVES},
+    **{f"two-dimensional {name}": (iv_designs.two_dimensional, name) for name in iv_designs.CURVES},
 }
 
 
@@ -31,6 +31,26 @@ def test_the_noise_is_confounded_with_x_but_not_with_the_instrument(case: Any) -
     assert all(abs(np.corrcoef(noise, column)[0, 1]) < 0.03 for column in design.z.T)
     assert noise.std() == pytest.approx(np.sqrt(4.01), rel=0.03)
     assert design.test_x.shape == (1000, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "curve", "uneven"),
+    [
+        ("logistic ramp", lambda x: 1 / (1 + np.exp(-4 * (x - 0.5))), True),
+        ("two kinks", lambda x: np.interp(x, [-0.5, 1.5, 9.5], [0, 2, -6]), False),
+        ("exponential rise", lambda x: np.exp(0.8 * x), False),
+    ],
+)
+def test_held_out_designs_have_valid_instruments_and_known_truths(name: str, curve: Any, uneven: bool) -> None:
+    design = iv_designs.HELD_OUT[name](50_000, 0)
+    truth = curve(design.test_x[:, 0])
+    scale, centre = np.polyfit(truth, design.test_f, 1)
+    assert np.allclose(scale * truth + centre, design.test_f)
+    noise = (design.y - centre) / scale - curve(design.x[:, 0])
+    assert all(abs(np.corrcoef(noise, column)[0, 1]) < 0.02 for column in design.z.T)
+    assert all(np.corrcoef(design.x[:, 0], column)[0, 1] > 0.3 for column in design.z.T)
+    assert np.corrcoef(noise, design.x[:, 0])[0, 1] > 0.2
+    assert (np.corrcoef(noise**2, abs(design.z[:, 0]))[0, 1] > 0.1) == uneven
 
 
 def test_demand_has_the_stated_correlation_and_grid() -> None:
@@ -66,7 +86,7 @@ def test_designs_follow_from_their_seed_and_refuse_other_names() -> None:
     first, again, other = (iv_designs.one_dimensional("sin", 50, seed).y for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
-    with pytest.raises(InputError, match="one of abs, sin, step"):
-        iv_designs.one_dimensional("linear", 50, 0)
+    with pytest.raises(InputError, match=r"one of abs, linear, sin, step, .* not 'cosine'"):
+        iv_designs.one_dimensional("cosine", 50, 0)
     with pytest.raises(InputError, match="rho must be a correlation"):
         iv_designs.demand(50, 0, 1.5)

@@ -9,12 +9,14 @@ from dualembed.baselines.instrumental import KernelIV, TwoStageLeastSquares
 from dualembed.baselines.least_squares import BRM, LSTD, BatchSAA, KernelBellmanLoss
 from dualembed.baselines.mdp_embedding import MDPKernelEmbedding, MDPRandomFeatureEmbedding
 from dualembed.baselines.residual_gradient import SCGD, SGDSAA, DoubleSampling, ResidualGradient, VirtualSamples
+from dualembed.baselines.sieve import CrossValidatedSieveIV, SieveIV
 from dualembed.baselines.temporal_difference import GTD2, TD0, TDC
 
 __all__ = [
     "BRM",
     "BatchSAA",
     "ConditionalEmbeddingTwoStep",
+    "CrossValidatedSieveIV",
     "DoubleSampling",
     "GTD2",
     "KernelBellmanLoss",
@@ -25,6 +27,7 @@ __all__ = [
     "ResidualGradient",
     "SCGD",
     "SGDSAA",
+    "SieveIV",
     "TD0",
     "TDC",
     "TwoStageLeastSquares",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dualembed.data.columns import missing_rows, select_columns, to_numbers
     from dualembed.data.conditions import Condition, condition
     from dualembed.data.environments import ActionRepeat, collect, episode_returns
+    from dualembed.data.formula import Formula
     from dualembed.data.io import read_table, write_table
     from dualembed.data.logs import log
 
@@ -28,6 +29,7 @@ __all__ = [
     "missing_rows",
     "Condition",
     "condition",
+    "Formula",
     "log",
     "ActionRepeat",
     "episode_returns",
@@ -46,6 +48,7 @@ _HOMES = {
     "missing_rows": "columns",
     "Condition": "conditions",
     "condition": "conditions",
+    "Formula": "formula",
     "log": "logs",
     "ActionRepeat": "environments",
     "episode_returns": "environments",

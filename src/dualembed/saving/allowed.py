@@ -44,6 +44,9 @@ PARTS: dict[str, dict[str, str]] = {
         "baselines.mdp_embedding": "BellmanResidual FeatureCourse KernelCourse MDPKernelEmbedding "
         "MDPRandomFeatureEmbedding Prepared Run Transitions",
         "baselines.residual_gradient": "DoubleSampling ResidualGradient SCGD VirtualSamples",
+        "baselines.sieve": "CrossValidatedSieveIV SieveIV",
+        "baselines.spline_fit": "BootstrappedFit SieveSpread SplineFit",
+        "baselines.splines": "AdditiveSplines TensorSplines",
         "baselines.temporal_difference": "GTD2 TD0 TDC",
     },
     "control": {
@@ -54,7 +57,9 @@ PARTS: dict[str, dict[str, str]] = {
         "data.coding": "Schema",
         "data.conditions": "Column Comparison Condition",
         "data.environments": "Move",
+        "data.formula": "Formula FormulaColumns",
         "data.qm7": "Molecules",
+        "data.terms": "Side",
     },
     "embeddings": {
         "embeddings.conditional": "ConditionalEmbedding FeatureSmoother KernelSmoother",
