@@ -109,6 +109,7 @@ class Estimator(Answering):
                 draft._go_on(table)
             else:
                 draft._begin(table)
+            draft._add_warnings(table.warnings)
         return self
 
     @takes_inputs
@@ -269,10 +270,15 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
+        table = self._arranged(table)
         with self._transaction() as draft:
-            draft._begin(table.arranged())
+            draft._begin(table)
             draft._add_warnings(table.warnings)
         return self
+
+    def _arranged(self, table: Table) -> Table:
+        """The table in the order of time, with what can be derived from the next row."""
+        return table.arranged()
 
     @abstractmethod
     def _begin(self, table: Table) -> Any:

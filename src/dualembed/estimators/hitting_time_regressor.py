@@ -86,7 +86,8 @@ class HittingTimeRegressor(TransitionEstimator):
         row="transition",
         mean="From single states of the data outside the target it is reached after {lowest} to {highest} steps.",
         needs=("states", "next_states"),
-        takes=("durations", "episodes", "time"),
+        takes=("durations", "groups", "episodes", "time"),
+        derives=("next_states",),
         inputs=("states",),
         context=("states",),
         settings=(
@@ -100,6 +101,7 @@ class HittingTimeRegressor(TransitionEstimator):
         examples=(
             'path.csv --state x,y --next-state next_x,next_y --target "x >= 1 and y < 0.5" --out time.dualembed',
             'path.parquet --state angle --next-state next_angle --target "angle > 2" --out time.dualembed --json',
+            'paths.csv --state x,y --episode walker --time minute --target "x >= 1" --out time.dualembed',
         ),
     )
 
@@ -143,7 +145,7 @@ class HittingTimeRegressor(TransitionEstimator):
         states : array-like of shape (n, d) or (n,)
             States s.
         next_states : array-like of shape (n, d) or (n,), optional
-            States s'; by default those of the path's next row.
+            States s'; by default those of the episode's next row, and of the last row of an episode nothing is learnt.
         durations : array-like of shape (n,), optional
             Times that transitions take; by default 1.
         groups : array-like of shape (n,), optional

@@ -97,7 +97,7 @@ class IVRegressor(RegressorMixin, Effects):
         context=("instruments", "controls"),
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
-            "survey.csv --x dose,age --y outcome --episode clinic --out mean.dualembed --report mean.html",
+            "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
         ),
     )
 
