@@ -22,11 +22,14 @@ ELSEWHERE = ("dualembed.cli", "dualembed.experiments", "dualembed.__main__")
 # Classes, as "module:class", that no model ever holds.
 NEVER_HELD = frozenset(
     {
+        "dualembed.answers.answer:Judgement",
         "dualembed.answers.summary:Findings",
         "dualembed.answers.summary:Summary",
         "dualembed.answers.task:Setting",
         "dualembed.answers.task:Task",
+        "dualembed.data.following:Following",
         "dualembed.data.frames:Frame",
+        "dualembed.data.preparing:Prepared",
         "dualembed.tuning:Search",
         "dualembed.data.roles:Role",
         "dualembed.data.table:Table",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from dualembed.estimates import Estimate, check_level, format_estimate, format_interval
 
@@ -73,6 +74,8 @@ class Answer(Estimate):
         Whether it cannot be below zero, such as a time: its interval is then one of ratios.
     least : float or None
         What no end of the interval is below.
+    because : tuple of str
+        The rules that the verdict is by, in a few words each.
     """
 
     freedom: float | None = None
@@ -83,6 +86,7 @@ class Answer(Estimate):
     effective: float | None = None
     positive: bool = False
     least: float | None = None
+    because: tuple[str, ...] = ()
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval that covers the truth with probability `level`.
@@ -175,14 +179,16 @@ class Answer(Estimate):
         return super().__str__() + (f" ({self.verdict})" if self.verdict is not None else "")
 
 
-def meaning(verdict: Verdict) -> str:
-    """What a verdict says of an answer by the rules, in plain words.
+def meaning(verdict: Verdict, because: Sequence[str] = ()) -> str:
+    """What a verdict says of an answer, in plain words: the rules that it is by, where they are known.
 
-    >>> print(meaning(Verdict.NOT_ANSWERABLE))
-    the data do not show what is asked about, or say next to nothing of it
+    >>> print(meaning(Verdict.FRAGILE, ["it is partly extrapolated", "its error is not small beside the answer"]))
+    it is partly extrapolated, and its error is not small beside the answer
     """
     if verdict is Verdict.SOLID:
         return "the data show what is asked about"
+    if because:
+        return ", and ".join(because)
     if verdict is Verdict.FRAGILE:
         return "it is partly extrapolated, or its error is not small beside the answer"
     return "the data do not show what is asked about, or say next to nothing of it"
@@ -195,55 +201,72 @@ def outside_warning(share: float) -> tuple[str, ...]:
     return (f"{share:.0%} of the points asked about lie outside the data",)
 
 
+class Judgement(NamedTuple):
+    """A verdict, the rules that it is by in a few words each, and what to worry about in sentences."""
+
+    verdict: Verdict
+    because: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
 def judge(
     *,
     negative: float | None,
     outside: float,
     relative: float,
     finite: bool,
+    of_answer: bool = True,
     unseen: float = 0.0,
     carried: float | None = None,
     constant: bool = False,
     starts: int | None = None,
-) -> tuple[Verdict, tuple[str, ...]]:
-    """(verdict, the reasons for it in plain words); `relative` is the error in terms of the answer, or of f.
+) -> Judgement:
+    """The verdict on an answer, by the rules.
 
-    `unseen` is the share of points asked about, outside the data too, of a kind that no row shows; `carried` the share
-    of groups of rows that carry what the answer varies by; `constant` whether the data vary in nothing that f is of;
+    `relative` is the error in terms of the answer, or of what f varies by where that is larger, and not `of_answer`;
+    `unseen` the share of points asked about, outside the data too, of a kind that no row shows; `carried` the share of
+    groups of rows that carry what the answer varies by; `constant` whether the data vary in nothing that f is of;
     `starts` the number of starts of episodes that are asked about, if it is such.
     """
-    found, reasons = [Verdict.SOLID], []
+    found, because = [Verdict.SOLID], list[str]()
+    reasons: list[str] = []
 
-    def add(value: float, rule: tuple[float, float], reason: str) -> None:
+    def add(value: float, rule: tuple[float, float], words: tuple[str, str], *sentences: str) -> None:
         if value >= rule[0]:
             found.append(Verdict.NOT_ANSWERABLE if value >= rule[1] else Verdict.FRAGILE)
-            reasons.append(reason)
+            because.append(words[value >= rule[1]])
+            reasons.extend(sentences)
+
+    def add_fragile(fires: bool, words: str, sentence: str) -> None:
+        if fires:
+            add(1.0, (1.0, math.inf), (words, words), sentence)
 
     if not finite:
-        found.append(Verdict.NOT_ANSWERABLE)
-        reasons.append("without some of the data there is no answer at all, so that its error is not known")
+        add(math.inf, (0.0, 0.0), (NO_ANSWER, NO_ANSWER), f"{NO_ANSWER}, so that its error is not known")
     agreed = finite and relative < RULES.negligible and not outside
     if negative is not None and not agreed:
-        add(negative, RULES.negative, _negative_reason(negative))
-    if outside >= RULES.outside[0]:
-        found.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
-        reasons += outside_warning(outside - unseen)  # of the others it is said why
-    add(unseen, RULES.outside, _unseen_reason(unseen))
+        add(negative, RULES.negative, EXTRAPOLATED, _negative_reason(negative))
+    add(outside, RULES.outside, OUTSIDE, *outside_warning(outside - unseen))  # of the others it is said why
+    add(unseen, RULES.outside, UNSEEN, _unseen_reason(unseen))
     if finite:
-        add(relative, RULES.relative, _relative_reason(relative))
-    if carried is not None and carried < RULES.carried and not (finite and relative < RULES.small and not outside):
-        found.append(Verdict.FRAGILE)
-        reasons.append(CARRIED_BY_FEW)
-    if constant:
-        found.append(Verdict.FRAGILE)
-        reasons.append(NOTHING_VARIES)
-    if starts is not None and starts < RULES.starts:
-        found.append(Verdict.FRAGILE)
-        reasons.append(_starts_reason(starts))
+        beside = "the answer" if of_answer else "all that f varies by"
+        words = f"its error is not small beside {beside}", f"its error is far larger than {beside}"
+        add(relative, RULES.relative, words, _relative_reason(relative, of_answer))
+    few = carried is not None and carried < RULES.carried
+    few = few and not (finite and relative < RULES.small and not outside)
+    add_fragile(few, "a handful of rows or of episodes carry it", CARRIED_BY_FEW)
+    add_fragile(constant, "the data vary in nothing that is asked about", NOTHING_VARIES)
+    if starts is not None:
+        add_fragile(starts < RULES.starts, "it is taken at few starts", _starts_reason(starts))
     order = list(Verdict)
-    return max(found, key=order.index), tuple(reasons)
+    return Judgement(max(found, key=order.index), tuple(because), tuple(reasons))
 
 
+NO_ANSWER = "without some of the data there is no answer at all"
+# Fragile, and not answerable.
+EXTRAPOLATED = "it is partly extrapolated", "it is extrapolated"
+OUTSIDE = "some of what is asked about lies outside the data", "most of what is asked about lies outside the data"
+UNSEEN = "some of what is asked about is shown by no row", "most of what is asked about is shown by no row"
 CARRIED_BY_FEW = (
     "a handful of rows or of episodes carry nearly all that the answer varies by, as where rewards are rare, so that "
     "its interval may be too narrow; gather more data that show them"
@@ -275,8 +298,7 @@ def _starts_reason(count: int) -> str:
     )
 
 
-def _relative_reason(times: float) -> str:
-    return (
-        f"the standard error is {times:.1f} times the answer or all that f varies by: the data say next to nothing of "
-        "it; gather more of them"
-    )
+def _relative_reason(times: float, of_answer: bool) -> str:
+    beside = "the answer" if of_answer else "the standard deviation of f over the data, which is more than the answer"
+    said = "next to nothing" if times >= RULES.relative[1] else "little"
+    return f"the standard error is {times:.1f} times {beside}: the data say {said} of it; gather more of them"

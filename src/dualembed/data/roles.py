@@ -108,7 +108,12 @@ ROLES: dict[str, Role] = {
             former=("episode",),
         ),
         Role("time", "--time", Kind.LABEL, "When it was, by which rows of an episode are put in order."),
-        Role("durations", "--duration", Kind.NUMBER, "How long the row took, in the unit of all times; 1 if left out."),
+        Role(
+            "durations",
+            "--duration",
+            Kind.NUMBER,
+            "How long the step took; then the unit of times.",
+        ),
         Role("X", "--x", Kind.TABLE, "Causes, whose effect is asked for."),
         Role("y", "--y", Kind.NUMBER, "The outcome."),
         Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only.", aliases=("Z",)),
