@@ -155,6 +155,27 @@ class Estimator(Answering):
         return self._interval(points, level, strays)
 
     @takes_inputs
+    def band(self, table: Table, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """A band that covers f at all these rows at once with probability `level`.
+
+        Parameters
+        ----------
+        table : Table
+            What f depends on.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
+        points, strays = self._locate(table)
+        return self._band(points, level, strays)
+
+    @takes_inputs
     def at(self, table: Table) -> Question:
         """The question of the mean of f over these rows; of f itself, if it is one row.
 

@@ -269,7 +269,35 @@ class HittingTimeRegressor(TransitionEstimator):
         upper : array of shape (n,)
             Upper ends.
         """
-        outside, half = ~self.inside(states), self._quantile(level)
+        return self._around(states, self._quantile(level))
+
+    def band(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """A band that covers h at all these states at once with probability `level`.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
+        points = self._coding().encode(states)
+        if self.paths_ is not None:
+            return self._around(states, self._reach(points, level))
+        outside = ~self.inside(states)
+        lower, upper = self._band(points, level)
+        return outside * np.maximum(lower, self.shortest_), outside * np.maximum(upper, self.shortest_)
+
+    def _around(self, states: Any, half: float) -> tuple[np.ndarray, np.ndarray]:
+        """Ends so many standard errors to either side of h, 0 inside the target."""
+        outside = ~self.inside(states)
         found, std = self._times(states, return_std=True)
         if self.paths_ is None:
             lower, upper = found - half * std, found + half * std
