@@ -398,6 +398,29 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         """
         return self._mean(X, return_std=return_std)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The R² of the prediction, as scikit-learn has it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        y : array-like of shape (n,)
+            Targets.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, which change nothing here, but the `error` on them.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        if groups is not None:
+            group_numbers("groups", groups, len(column_or_1d(y)))  # refused as `fit` does
+        return float(super().score(X, y, sample_weight=sample_weight))
+
     def difference(self, X1: Any, X0: Any) -> Question:
         """The question of the mean over rows of the prediction at X1 less that at X0; one row stands for all.
 
@@ -627,6 +650,29 @@ class InvariantClassifier(ClassifierMixin, Invariant):
             raise checks.InputError(f"the {self.loss} loss has no probabilities; use loss='logistic'")
         share = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -500, 500)))
         return np.stack([1 - share, share], axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The share of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        y : array-like of shape (n,)
+            Two classes.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, which change nothing here, but the `error` on them.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        if groups is not None:
+            group_numbers("groups", groups, len(column_or_1d(y)))  # refused as `fit` does
+        return float(super().score(X, y, sample_weight=sample_weight))
 
     def _main_answer(self) -> Answer:
         """The class of a typical row: its probability, or the decision function where there is none."""
