@@ -204,6 +204,158 @@ def test_what_follows_an_end_may_be_missing_and_the_end_is_kept(table: Path, cap
     assert "80 of 400 rows" in refusal(capsys)
 
 
+# Rows that follow each other
+
+
+def paths(table: Path, **more: Any) -> dict[str, np.ndarray]:
+    """Forty episodes of ten rows, half of which end, written to the table; without what follows."""
+    rng = np.random.default_rng(0)
+    state = np.cumsum(rng.normal(size=(40, 10)), axis=1) / 3
+    last = np.tile(np.arange(10) == 9, (40, 1))
+    found = {
+        "state": state.ravel(),
+        "action": rng.integers(2, size=400),
+        "reward": state.ravel() + rng.normal(size=400),
+        "terminated": (last & (np.arange(40) < 20)[:, None]).ravel() * 1,
+        "episode": np.repeat(np.arange(40), 10),
+        "clinic": np.repeat(np.arange(20), 20),
+        "day": np.tile(np.arange(10), 40),
+        **more,
+    }
+    csv.write_csv(pa.table(found), table)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [
+        ("policy-evaluation", []),
+        ("action-value", []),
+        ("hitting-time", ["--target", "state > 1"]),
+        ("linear-control", ["--terminal", "terminated", "--cost", "day"]),
+    ],
+)
+def test_a_table_without_what_follows_is_fitted_as_the_explicit_one(
+    task: str, more: list[str], table: Path, capsys: Shown
+) -> None:
+    rows = paths(table)
+    assert fitted(table, *more, "--json", task=task) == 0
+    found = document(capsys)
+    model = str(table.parent / "model.dualembed")
+    assert main(["score", model, str(table), "--json"]) == 0
+    scored = document(capsys)
+    left_out = 40 if task == "hitting-time" else 20
+    assert (found["rows"], found["answer"]["rows_left_out"], scored["left_out"]) == (400 - left_out,) + 2 * (left_out,)
+    assert "next_state" not in found["columns"]
+    assert scored["fitted_to_these_rows"] is True
+    goes_on = rows["day"] < 9
+    after = np.arange(400) + goes_on
+    kept = goes_on | (task != "hitting-time") & (rows["terminated"] > 0)
+    whole = {**rows, "next_state": rows["state"][after], "next_action": rows["action"][after]}
+    csv.write_csv(pa.table({name: column[kept] for name, column in whole.items()}), table)
+    assert fitted(table, *more, "--json", task=task) == 0
+    again = document(capsys)
+    assert again["headline"] == found["headline"]
+    assert again["honest_error"] == found["honest_error"]
+    assert main(["score", model, str(table), "--json"]) == 0
+    assert document(capsys)["error"] == scored["error"]
+
+
+def test_rows_out_of_order_with_a_time_are_fitted_as_in_order(table: Path, capsys: Shown) -> None:
+    rows = paths(table)
+    assert fitted(table, "--json") == 0
+    expected = document(capsys)
+    mixed = np.random.default_rng(0).permutation(400)
+    csv.write_csv(pa.table({name: column[mixed] for name, column in rows.items()}), table)
+    assert fitted(table, "--time", "day", "--json") == 0
+    assert document(capsys)["headline"] == expected["headline"]
+    assert fitted(table, "--time", "day", "--episode", "", "--terminated", "") == 2
+    assert "both have the time" in refusal(capsys)
+
+
+def test_a_row_that_is_dropped_is_still_what_another_leads_to(table: Path, capsys: Shown) -> None:
+    reward = paths(table)["reward"].copy()
+    reward[5] = np.nan  # its state is known
+    state = paths(table)["state"].copy()
+    state[15] = np.nan  # and this row, and the one before, are lost
+    paths(table, reward=reward, state=state)
+    assert fitted(table) == 2
+    assert "2 of 400 rows lack a number in state, reward" in refusal(capsys)
+    assert fitted(table, "--drop-missing", "--json") == 0
+    found = document(capsys)
+    assert (found["dropped"], found["answer"]["rows_left_out"], found["rows"]) == (3, 20, 377)
+
+
+def test_without_what_says_what_follows_next_states_are_asked_for(table: Path, capsys: Shown) -> None:
+    paths(table)
+    assert fitted(table, "--episode", "", "--terminated", "") == 2
+    said = refusal(capsys)
+    assert "no column 'next_state'" in said
+    assert "or --episode or --time says which row follows which" in said
+    paths(table, state_next=np.zeros(400))
+    assert fitted(table, "--state", "state") == 2
+    assert "if 'state_next' is none of it, --next-state \"\" takes what the next row has" in refusal(capsys)
+    assert fitted(table, "--state", "state", "--next-state", "") == 0
+
+
+@pytest.mark.parametrize("task", ["policy-evaluation", "action-value", "hitting-time", "linear-control", "iv"])
+def test_groups_cluster_errors_by_their_own_option(task: str, table: Path, capsys: Shown) -> None:
+    paths(table)
+    more = {
+        "hitting-time": ["--target", "state > 1"],
+        "linear-control": ["--terminal", "terminated", "--cost", "day"],
+        "iv": ["--x", "state", "--y", "reward"],
+    }.get(task, [])
+    errors = []
+    for group in ([], ["--group", "clinic"]):
+        assert fitted(table, *more, *group, "--json", task=task) == 0
+        errors.append(document(capsys)["headline"]["stderr"])
+    assert errors[0] != errors[1]
+    model = saving.load(table.parent / "model.dualembed")
+    assert model.columns_["group"] == ["clinic"]
+    assert main(["score", str(table.parent / "model.dualembed"), str(table), "--json"]) == 0
+
+
+def test_episode_is_still_another_name_of_group_where_nothing_follows(table: Path, capsys: Shown) -> None:
+    paths(table)
+    errors = []
+    for option in ("--episode", "--group"):
+        assert fitted(table, "--x", "state", "--y", "reward", option, "clinic", "--json", task="iv") == 0
+        found = document(capsys)
+        errors.append(found["headline"]["stderr"])
+        assert found["columns"][option.removeprefix("--")] == ["clinic"]
+        assert main(["score", str(table.parent / "model.dualembed"), str(table), "--json"]) == 0
+        assert document(capsys)["error"]["stderr"] > 0
+    assert errors[0] == errors[1]
+    assert fitted(table, "--x", "state", "--y", "reward", "--episode", "day", "--group", "clinic", task="iv") == 2
+    assert "--episode is another name of --group; give one of them" in refusal(capsys)
+
+
+def test_truncated_rows_are_cut_off(table: Path, capsys: Shown) -> None:
+    rows = paths(table)
+    cut = (rows["day"] == 4) * 1
+    paths(table, limit=cut)
+    assert fitted(table, "--truncated", "limit", "--json") == 0
+    found = document(capsys)
+    assert found["columns"]["truncated"] == ["limit"]
+    assert found["answer"]["rows_left_out"] == 20 + 40
+    assert fitted(table, "--truncated", "limit", "--x", "day", task="iv") == 2
+    assert "--truncated has no use in iv" in refusal(capsys)
+
+
+def test_columns_with_other_libraries_names_are_found(table: Path, capsys: Shown) -> None:
+    rows = paths(table)
+    names = {"state": "obs_0", "reward": "rewards", "terminated": "terminals", "episode": "episode_ids"}
+    csv.write_csv(pa.table({names.get(name, name): column for name, column in rows.items()}), table)
+    assert fitted(table, "--json") == 0
+    assert document(capsys)["columns"] == {
+        "state": ["obs_0"],
+        "reward": ["rewards"],
+        "terminated": ["terminals"],
+        "episode": ["episode_ids"],
+    }
+
+
 # Refusals
 
 

@@ -227,7 +227,8 @@ def test_help_of_a_task_has_its_own_options_and_examples_alone(task: str, capsys
     for arguments in (["fit", task, "--help"], ["fit", "--help", task, "log.csv"]):
         assert main(arguments) == 0
         shown = capsys.readouterr().out
-        assert shown.count(f"  dualembed fit {task} ") == shown.count("  dualembed fit ") == 2
+        count = len(known_tasks()[task].examples)
+        assert shown.count(f"  dualembed fit {task} ") == shown.count("  dualembed fit ") == count >= 2
         given = re.findall(r"^  (--[\w-]+)", shown.partition("Options:")[2], flags=re.MULTILINE)
         asked = known_tasks()[task]
         needed = ["--out", *(ROLES[name].option for name in asked.needs), *(each.option for each in asked.settings)]

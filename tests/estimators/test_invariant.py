@@ -70,3 +70,39 @@ def test_few_rows_choose_a_penalty_too() -> None:
     model = de.InvariantClassifier("noise").fit(x, x[:, 0] > 0)
     assert model.score(x, x[:, 0] > 0) > 0.85
     assert "mean loss" in str(model.selection_)
+
+
+def clustered(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x, y, groups) of sixty groups of ten rows, the noise of which is nearly all the group's."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(60), 10)
+    x = rng.normal(size=(600, 1))
+    return x, np.sin(x[:, 0]) + rng.normal(size=60)[groups] + 0.2 * rng.normal(size=600), groups
+
+
+def test_groups_cluster_the_errors_of_an_invariant_regressor() -> None:
+    x, y, groups = clustered()
+    model = de.InvariantRegressor("noise", **small())
+    apart = model.fit(x, y).predict([[0.0]], return_std=True)[1][0]
+    together = model.fit(x, y, groups=groups).predict([[0.0]], return_std=True)[1][0]
+    assert apart < 0.09 < 0.11 < together < 0.2  # 1 / √60 = 0.13 is the error of the groups' mean alone
+    assert model.error(x, y, groups=groups).stderr > 1.3 * model.error(x, y).stderr
+    renamed = model.fit(x, y, groups=[f"group {99 - number}" for number in groups])
+    assert renamed.predict([[0.0]], return_std=True)[1][0] == pytest.approx(together, rel=0.1)
+
+
+def test_rows_of_groups_that_come_in_parts_are_clustered_too() -> None:
+    x, y, groups = clustered()
+    model = de.InvariantRegressor("noise", **small())
+    for part in (groups % 2 == 0, groups % 2 == 1):
+        model.partial_fit(x[part], y[part], groups=groups[part])
+    assert 0.11 < model.predict([[0.0]], return_std=True)[1][0] < 0.2
+
+
+def test_an_invariant_classifier_holds_groups_out_as_a_whole() -> None:
+    x, y, groups = clustered()
+    by_row, by_group = (de.InvariantClassifier("noise", draws=2).fit(x, y > 0, groups=each) for each in (None, groups))
+    assert by_row.selection_.steps[-1] != by_group.selection_.steps[-1]
+    assert by_group.error(x, y > 0, groups=groups).stderr > 1.3 * by_group.error(x, y > 0).stderr
+    with pytest.raises(de.InputError, match=r"groups must have shape \(600,\)"):
+        by_group.fit(x, y > 0, groups=groups[1:])

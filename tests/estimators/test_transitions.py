@@ -289,3 +289,27 @@ def test_a_series_of_next_states_has_the_name_of_the_states_for_targets() -> Non
 def test_terminal_costs_that_will_not_do_are_named(costs: Any) -> None:
     with pytest.raises(de.InputError, match="terminal_costs must"):
         de.LinearControl(**small()).fit(STATE, np.zeros(ROWS), NEXT, NEXT > 0.5, costs)
+
+
+def test_a_target_that_holds_everywhere_is_refused_in_one_sentence() -> None:
+    with pytest.raises(de.InputError, match=r"the target holds in every state and next state of all \d+ rows"):
+        de.HittingTimeRegressor(lambda s: s[:, 0] > -1e9).fit(STATE, NEXT)
+
+
+def test_where_all_rows_begin_inside_the_target_the_summary_speaks_of_returns_alone() -> None:
+    inside = STATE.ravel() > 0
+    said = str(de.HittingTimeRegressor(lambda s: s[:, 0] > 0, **small()).fit(STATE[inside], NEXT[inside]).summary())
+    assert said.startswith(
+        "The mean time until the target is entered again, from the states of the data, all inside it, is"
+    )
+    assert f"All {inside.sum()} rows begin inside the target, where the hitting time itself is 0" in said
+    assert "outside the target it is reached" not in said
+
+
+def test_times_are_in_steps_or_in_the_unit_of_durations() -> None:
+    model = de.HittingTimeRegressor(lambda s: s[:, 0] > 1, **small())
+    assert "steps." in str(model.fit(STATE, NEXT).summary())
+    timed = model.fit(STATE, NEXT, durations=np.full(len(STATE), 2.5))
+    assert "steps." not in str(timed.summary())
+    assert "in the unit of the durations." in str(timed.summary())
+    assert "expected time from state s" in timed.task_.function

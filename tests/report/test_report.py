@@ -151,7 +151,7 @@ def test_the_verdict_stands_beside_the_answer_where_the_model_can_give_one() -> 
     found = model.value()
     reader = Reader(page(model, data=data))
     assert f"(95 % interval {proper(format_interval(*found.interval()))})" in reader.said
-    assert meaning(found.verdict) in reader.said
+    assert meaning(found.verdict, found.because) in reader.said
     assert f"which is {found.verdict}." in Reader(report.card(model)).said
     assert "which is" not in Reader(report.card(bare(model))).said
     assert "This answer is" not in Reader(page(bare(model), data=data)).said

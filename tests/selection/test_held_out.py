@@ -42,3 +42,18 @@ def test_few_episodes_are_not_judged() -> None:
     few = run < 15
     model = de.HittingTimeRegressor(lambda s: s[:, 0] >= 10).fit(state[few], following[few], episodes=run[few])
     assert model.diagnostics_.held_out is None
+
+
+def test_a_fold_that_all_small_ridges_lean_on_does_not_make_the_error_explode() -> None:
+    """Without one fold some candidates had next to no equation left, and the error was 40,000 where noise is 21."""
+    rng = np.random.default_rng(3)
+    path = np.empty((40, 21))
+    path[:, 0] = rng.normal(size=40)
+    for step in range(20):
+        path[:, step + 1] = 0.9 * path[:, step] + rng.normal(size=40)
+    state, following, run = path[:, :-1].ravel(), path[:, 1:].ravel(), np.repeat(np.arange(40), 20)
+    model = de.PolicyEvaluator(0.9).fit(state, state, following, episodes=run)
+    found = model.diagnostics_.held_out
+    assert found is not None
+    assert found.squared < 1.5 * found.fitted
+    assert abs(found.value) < 2 * found.stderr < found.squared

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from dualembed.estimates import Estimate, check_level, format_estimate, format_interval, pluralise
+from dualembed.estimates import Estimate, check_level, format_estimate, format_interval
 
 
 class Verdict(enum.StrEnum):
@@ -73,6 +74,8 @@ class Answer(Estimate):
         Whether it cannot be below zero, such as a time: its interval is then one of ratios.
     least : float or None
         What no end of the interval is below.
+    because : tuple of str
+        The rules that the verdict is by, in a few words each.
     """
 
     freedom: float | None = None
@@ -83,6 +86,7 @@ class Answer(Estimate):
     effective: float | None = None
     positive: bool = False
     least: float | None = None
+    because: tuple[str, ...] = ()
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval that covers the truth with probability `level`.
@@ -175,14 +179,16 @@ class Answer(Estimate):
         return super().__str__() + (f" ({self.verdict})" if self.verdict is not None else "")
 
 
-def meaning(verdict: Verdict) -> str:
-    """What a verdict says of an answer by the rules, in plain words.
+def meaning(verdict: Verdict, because: Sequence[str] = ()) -> str:
+    """What a verdict says of an answer, in plain words: the rules that it is by, where they are known.
 
-    >>> print(meaning(Verdict.NOT_ANSWERABLE))
-    the data do not show what is asked about, or say next to nothing of it
+    >>> print(meaning(Verdict.FRAGILE, ["it is partly extrapolated", "its error is not small beside the answer"]))
+    it is partly extrapolated, and its error is not small beside the answer
     """
     if verdict is Verdict.SOLID:
         return "the data show what is asked about"
+    if because:
+        return ", and ".join(because)
     if verdict is Verdict.FRAGILE:
         return "it is partly extrapolated, or its error is not small beside the answer"
     return "the data do not show what is asked about, or say next to nothing of it"
@@ -195,76 +201,104 @@ def outside_warning(share: float) -> tuple[str, ...]:
     return (f"{share:.0%} of the points asked about lie outside the data",)
 
 
+class Judgement(NamedTuple):
+    """A verdict, the rules that it is by in a few words each, and what to worry about in sentences."""
+
+    verdict: Verdict
+    because: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
 def judge(
     *,
     negative: float | None,
     outside: float,
     relative: float,
     finite: bool,
+    of_answer: bool = True,
     unseen: float = 0.0,
     carried: float | None = None,
     constant: bool = False,
     starts: int | None = None,
-) -> tuple[Verdict, tuple[str, ...]]:
-    """(verdict, the reasons for it in plain words); `relative` is the error in terms of the answer, or of f.
+) -> Judgement:
+    """The verdict on an answer, by the rules.
 
-    `unseen` is the share of points asked about, outside the data too, of a kind that no row shows; `carried` the share
-    of groups of rows that carry what the answer varies by; `constant` whether the data vary in nothing that f is of;
+    `relative` is the error in terms of the answer, or of what f varies by where that is larger, and not `of_answer`;
+    `unseen` the share of points asked about, outside the data too, of a kind that no row shows; `carried` the share of
+    groups of rows that carry what the answer varies by; `constant` whether the data vary in nothing that f is of;
     `starts` the number of starts of episodes that are asked about, if it is such.
     """
-    verdicts, reasons = [Verdict.SOLID], []
+    verdicts, because = [Verdict.SOLID], list[str]()
+    reasons: list[str] = []
 
-    def add(value: float, rule: tuple[float, float], reason: str) -> None:
+    def add(value: float, rule: tuple[float, float], words: tuple[str, str], *sentences: str) -> None:
         if value >= rule[0]:
             verdicts.append(Verdict.NOT_ANSWERABLE if value >= rule[1] else Verdict.FRAGILE)
-            reasons.append(reason)
+            because.append(words[value >= rule[1]])
+            reasons.extend(sentences)
+
+    def add_fragile(fires: bool, words: str, sentence: str) -> None:
+        if fires:
+            add(1.0, (1.0, math.inf), (words, words), sentence)
 
     if not finite:
-        verdicts.append(Verdict.NOT_ANSWERABLE)
-        reasons.append("without some of the data there is no answer at all, so that its error is not known")
+        add(math.inf, (0.0, 0.0), (NO_ANSWER, NO_ANSWER), f"{NO_ANSWER}, so that its error is not known")
     agreed = finite and relative < RULES.negligible and not outside
     if negative is not None and not agreed:
-        add(negative, RULES.negative, NEGATIVE.format(negative))
-    if outside >= RULES.outside[0]:
-        verdicts.append(Verdict.NOT_ANSWERABLE if outside >= RULES.outside[1] else Verdict.FRAGILE)
-        reasons += outside_warning(outside - unseen)  # of the others it is said why
-    add(unseen, RULES.outside, UNSEEN.format(unseen))
+        add(negative, RULES.negative, EXTRAPOLATED, _negative_reason(negative))
+    add(outside, RULES.outside, OUTSIDE, *outside_warning(outside - unseen))  # of the others it is said why
+    add(unseen, RULES.outside, UNSEEN, _unseen_reason(unseen))
     if finite:
-        add(relative, RULES.relative, RELATIVE.format(relative))
-    if carried is not None and carried < RULES.carried and not (finite and relative < RULES.small and not outside):
-        verdicts.append(Verdict.FRAGILE)
-        reasons.append(CARRIED_BY_FEW)
-    if constant:
-        verdicts.append(Verdict.FRAGILE)
-        reasons.append(NOTHING_VARIES)
-    if starts is not None and starts < RULES.starts:
-        verdicts.append(Verdict.FRAGILE)
-        reasons.append(FEW_STARTS.format("" if starts == 1 else "s", pluralise(starts, "episode")))
+        beside = "the answer" if of_answer else "all that f varies by"
+        words = f"its error is not small beside {beside}", f"its error is far larger than {beside}"
+        add(relative, RULES.relative, words, _relative_reason(relative, of_answer))
+    few = carried is not None and carried < RULES.carried
+    few = few and not (finite and relative < RULES.small and not outside)
+    add_fragile(few, "a handful of rows or of episodes carry it", CARRIED_BY_FEW)
+    add_fragile(constant, "the data vary in nothing that is asked about", NOTHING_VARIES)
+    if starts is not None:
+        add_fragile(starts < RULES.starts, "it is taken at few starts", _starts_reason(starts))
     order = list(Verdict)
-    return max(verdicts, key=order.index), tuple(reasons)
+    return Judgement(max(verdicts, key=order.index), tuple(because), tuple(reasons))
 
 
+NO_ANSWER = "without some of the data there is no answer at all"
+# Fragile, and not answerable.
+EXTRAPOLATED = "it is partly extrapolated", "it is extrapolated"
+OUTSIDE = "some of what is asked about lies outside the data", "most of what is asked about lies outside the data"
+UNSEEN = "some of what is asked about is shown by no row", "most of what is asked about is shown by no row"
 CARRIED_BY_FEW = (
     "a handful of rows or of episodes carry nearly all that the answer varies by, as where rewards are rare, so that "
     "its interval may be too narrow; gather more data that show them"
-)
-NEGATIVE = (
-    "{:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is asked about, and "
-    "the answer is extrapolated; gather data closer to the question"
-)
-UNSEEN = (
-    "{:.0%} of what is asked about has a category, or a combination of categories, that no row of the data starts "
-    "from, so that nothing is known of it; give rows that do"
-)
-RELATIVE = (
-    "the standard error is {:.1f} times the answer or all that f varies by: the data say next to nothing of it; gather "
-    "more of them"
-)
-FEW_STARTS = (
-    "it is taken at the start{} of {} alone, which says little of where others start; give more episodes, or "
-    "initial_states"
 )
 NOTHING_VARIES = (
     "the data vary in nothing that is asked about, as where all rewards are the same, so that an error of 0 says "
     "nothing of what they do not show"
 )
+
+
+def _negative_reason(share: float) -> str:
+    return (
+        f"{share:.0%} of the weight that rows have in the answer is below zero: the data hardly show what is asked "
+        "about, and the answer is extrapolated; gather data closer to the question"
+    )
+
+
+def _unseen_reason(share: float) -> str:
+    return (
+        f"{share:.0%} of what is asked about has a category, or a combination of categories, that no row of the data "
+        "starts from, so that nothing is known of it; give rows that do"
+    )
+
+
+def _starts_reason(count: int) -> str:
+    where = "the start of 1 episode" if count == 1 else f"the starts of {count} episodes"
+    return (
+        f"it is taken at {where} alone, which says little of where others start; give more episodes, or initial_states"
+    )
+
+
+def _relative_reason(times: float, of_answer: bool) -> str:
+    beside = "the answer" if of_answer else "the standard deviation of f over the data, which is more than the answer"
+    said = "next to nothing" if times >= RULES.relative[1] else "little"
+    return f"the standard error is {times:.1f} times {beside}: the data say {said} of it; gather more of them"

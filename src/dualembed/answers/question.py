@@ -185,11 +185,12 @@ def answer_from_paths(
     negative = max((each.negative for each in overlaps), default=None)
     effective = min((each.effective for each in overlaps), default=None)
     relative = stderr / max(abs(float(spread.value)), fit.size, np.finfo(float).tiny)
-    verdict, reasons = judge(
+    verdict, because, reasons = judge(
         negative=negative,
         outside=share_of(coefficients, beyond > 0),
         unseen=share_of(coefficients, np.broadcast_to(unseen, len(coefficients)) > 0),
         relative=relative,
+        of_answer=abs(float(spread.value)) >= fit.size,
         finite=bool(np.isfinite(stderr)),
         carried=spread.carried,
         constant=fit.size <= CONSTANT * abs(float(spread.value)),
@@ -204,6 +205,7 @@ def answer_from_paths(
         warnings=reasons,
         negative=negative,
         effective=effective,
+        because=because,
     )
 
 

@@ -174,7 +174,7 @@ def headline_text(answer: Answer) -> str:
 
 def verdict_text(answer: Answer) -> str:
     """The verdict on an answer with what it means; nothing where there is none."""
-    return "" if answer.verdict is None else f"{answer.verdict}: {meaning(answer.verdict)}."
+    return "" if answer.verdict is None else f"{answer.verdict}: {meaning(answer.verdict, answer.because)}."
 
 
 def estimate_cells(answer: Answer) -> list[str]:

@@ -55,6 +55,8 @@ class Task:
         A sentence about f over the rows of a table, with the places {mean}, {lowest} and {highest}.
     needs, takes
         Roles of `fit`, those it must have and those it may, by their names.
+    derives
+        Those of `needs` that are known from the next row of an episode where they are not given.
     inputs
         Roles that f depends on, in the order of its coordinates: the arguments of `predict`.
     context
@@ -81,6 +83,7 @@ class Task:
     mean: str = "f is {mean} on average over the data's rows, from {lowest} to {highest}."
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
+    derives: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     context: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()

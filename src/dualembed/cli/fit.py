@@ -16,14 +16,13 @@ import typer
 from dualembed.answers.task import Task
 from dualembed.cli import options
 from dualembed.cli.options import estimator_of, general, known_tasks, option_of, task_named
-from dualembed.data.roles import ROLES
+from dualembed.data.roles import ROLES, words_of
 
 if TYPE_CHECKING:
     from dualembed.answers import Summary
 
 SOLVERS = ("auto", "closed-form", "embedding-sgd")
 SPACES = ("auto", "linear")
-ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,12 +146,14 @@ def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
     from dualembed.checks import InputError
 
     words = {role.word: role for role in task.roles}
-    idle = [word for word, spec in given.items() if spec is not None and word not in words]
+    known = {word for role in task.roles for word in words_of(role, task.roles)}
+    idle = [word for word, spec in given.items() if spec is not None and word not in known]
     if idle:
         used = ", ".join(role.option for role in task.roles)
         raise InputError(f"{option_of(idle[0])} has no use in {task.name}, whose columns are {used}; leave it out")
     for word, spec in given.items():
-        if spec is not None and not spec.strip() and words[word].name in task.needs:
+        needed = word in words and words[word].name in task.needs and words[word].name not in task.derives
+        if spec is not None and not spec.strip() and needed:
             raise InputError(f"{words[word].option} is empty, but {task.name} needs it; name its columns")
 
 
@@ -162,9 +163,10 @@ def _unused_end_marks(
     """What a table seems to say that no option asks for, in plain words; an empty option is not for getting it."""
     if "terminated" not in task.takes or "terminated" in columns or given.get("terminated") is not None:
         return ()
+    from dualembed.data.table import end_marks_among
+
     used = {name for own in columns.values() for name in own}
-    named = [name for name in table.column_names if any(word in name.lower() for word in ENDINGS)]
-    found = [name for name in named if name not in used and set(table[name].unique().to_pylist()) == {0, 1}]
+    found = end_marks_among({name: table[name].unique().to_pylist() for name in table.column_names if name not in used})
     return tuple(
         f"the column {name!r} is not used; if it is 1 where nothing follows, give --terminated {shlex.quote(name)}: "
         "without it rewards are expected beyond the end"
@@ -235,7 +237,7 @@ def _print(request: FitRequest, given: FitData, summary: Summary) -> None:
 
     dropped = f", {given.dropped:,} dropped for missing numbers" if given.dropped else ""
     categories = {"taken as categories": given.categories} if given.categories else {}
-    title = f"Read {pluralise(given.table.num_rows, 'row')}{dropped}. Columns used:"
+    title = f"Read {pluralise(given.table.num_rows + given.data.left_out, 'row')}{dropped}. Columns used:"
     print_columns({**given.columns, **categories}, title)
     typer.echo("")
     print_summary(summary)
@@ -261,21 +263,23 @@ def _read(request: FitRequest) -> FitData:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
     from dualembed.data import read_table
     from dualembed.data.columns import columns_by_role
-    from dualembed.data.table import Table, categories_in, check_varying, complete
+    from dualembed.data.preparing import prepare
+    from dualembed.data.table import categories_in, check_varying
 
-    whole = read_table(request.table)
-    columns = columns_by_role(request.task.roles, request.columns, whole.column_names, needs=request.task.needs)
-    table, dropped = complete(whole, columns, drop=request.drop_missing)
-    check_varying(table, columns)
-    categories = categories_in(table, columns, request.categories)
-    data = Table.named(table, columns, request.task.roles, needs=request.task.needs, categories=categories)
+    task, whole = request.task, read_table(request.table)
+    roles, needed = task.roles, {"needs": task.needs, "derives": task.derives}
+    columns = columns_by_role(roles, request.columns, whole.column_names, **needed)
+    rows = prepare(whole, columns, derives=task.derives, drop=request.drop_missing)
+    check_varying(rows.table, columns)
+    categories = categories_in(rows.table, columns, request.categories)
+    data = rows.to_table(roles, needs=task.needs, categories=categories)
     settings = {**request.settings, "categorical_features": categories or None}
     for setting in request.task.settings:
         if setting.condition:
             text = settings[setting.name]
             settings[setting.name] = _condition(text, columns["state"], data.states, setting.option)
-    worries = _unused_end_marks(request.task, request.columns, columns, whole)
-    return FitData(table, dropped, columns, categories, dataclasses.replace(data, warnings=worries), settings)
+    worries = (*data.warnings, *_unused_end_marks(request.task, request.columns, columns, whole))
+    return FitData(rows.table, rows.dropped, columns, categories, dataclasses.replace(data, warnings=worries), settings)
 
 
 def _fitted(request: FitRequest, given: FitData) -> Any:

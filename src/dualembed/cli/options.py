@@ -138,14 +138,20 @@ class FitCommand(TyperCommand):
 
 def _about(task: Task) -> str:
     """What a task does, which columns it needs and may have, and two examples."""
-    needs = [ROLES[name].option for name in task.needs]
+    needs = [ROLES[name].option for name in task.needs if name not in task.derives]
     needs += [setting.option for setting in task.settings if setting.default is None]
+    derives = [ROLES[name].option for name in task.derives]
     takes = [ROLES[name].option for name in task.takes]
+    derived = (
+        f" Without {' and '.join(derives)} {'it is that' if len(derives) == 1 else 'they are those'} of the next row "
+        "of the --episode, in the order of the rows or of --time."
+    )
     return "\n\n".join(
         [
             f"Find {task.line}: {task.symbol}.",
-            f"It needs {', '.join(needs)}; it may have {', '.join(takes)}. An option that is left "
-            f"out stands for the columns of its own name ({_own_names(task)}) where the table has them.",
+            f"It needs {', '.join(needs)}; it may have {', '.join([*derives, *takes])}. An option that is left "
+            f"out stands for the columns of its own name ({_own_names(task)}) where the table has them."
+            f"{derived if derives else ''}",
             COLUMNS,
             examples(*((task.name, each) for each in task.examples)),
         ]

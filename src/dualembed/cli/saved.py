@@ -132,7 +132,8 @@ def score(
 ) -> None:
     from dualembed.cli.console import exit_on_interrupt, print_json, spinner
     from dualembed.data.io import check_exists, read_table
-    from dualembed.data.table import arguments, complete, fingerprint
+    from dualembed.data.preparing import prepare
+    from dualembed.data.table import arguments
 
     check_exists(table.expanduser())
     with spinner("Scoring"), exit_on_interrupt():
@@ -140,16 +141,17 @@ def score(
         columns = columns_for_scoring(model, fitted)
         whole = read_table(table)
         check_columns(columns, whole.column_names, model)
-        kept, dropped = complete(whole, columns, drop=drop_missing)
-        given = arguments(kept, columns, task.roles, categories=categories_of(fitted))
+        rows = prepare(whole, columns, derives=task.derives, drop=drop_missing)
+        given = arguments(rows.table, rows.whole, task.roles, categories=categories_of(fitted))
         error = fitted.error(**given)
         found = {
             "task": task.name,
-            "rows": kept.num_rows,
-            "dropped": dropped,
+            "rows": rows.table.num_rows,
+            "dropped": rows.dropped,
+            "left_out": rows.left_out,
             "error": {"what": task.error, "value": error.value, "stderr": error.stderr},
             "consistency": _consistency(fitted, given),
-            "fitted_to_these_rows": fingerprint(kept, columns, task.needs) == fitted.schema_.digest,
+            "fitted_to_these_rows": rows.fingerprint(task.needs) == fitted.schema_.digest,
         }
     if as_json:
         print_json(found)
@@ -181,6 +183,8 @@ def _print_score(found: Mapping[str, Any]) -> None:
     )
     if found["dropped"]:
         typer.echo(f"Dropped for want of a number: {pluralise(found['dropped'], 'row')}.")
+    if found["left_out"]:
+        typer.echo(f"Left out, since it is not known what follows: {pluralise(found['left_out'], 'row')}.")
     words = found["consistency"]["words"]
     typer.echo(f"Consistency: {words}.")
     if found["fitted_to_these_rows"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dualembed.checks import InputError, nearest, some
-from dualembed.data.roles import ROLES, Role
+from dualembed.data.roles import ROLES, Role, words_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Columns = dict[str, list[str]]
 PIECE = re.compile(r'\s*"(?:[^"]|"")*"\s*(?=,|$)|[^,]*')  # one in double quotes, or up to the next comma
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+ORDERS = ("episode", "time", "terminated", "truncated", "terminal")  # words that say which row follows which
 WAY_OUT = "fill them, or drop these rows with --drop-missing"
 
 
@@ -73,31 +74,58 @@ def _pieces(spec: str) -> list[str]:
 
 
 def columns_by_role(
-    roles: Sequence[Role], options: Mapping[str, str | None], names: Sequence[str], *, needs: Collection[str]
+    roles: Sequence[Role],
+    options: Mapping[str, str | None],
+    names: Sequence[str],
+    *,
+    needs: Collection[str],
+    derives: Collection[str] = (),
 ) -> Columns:
-    """The columns of each of these roles that the table has columns of; refused where one of those it `needs` has none.
+    """The columns of each of these roles that the table has columns of, by the words for them.
 
     An option that is left out stands for columns of well-known names: state, or state_* for several, and likewise for
-    the others; what follows has the names of what it follows with next_ before them. An empty option is for none.
+    the others; what follows has the names of what it follows with next_ before them. An empty option is for none. It is
+    refused where one of the roles it `needs` has no columns, unless it `derives` them from the next row.
     """
     columns: Columns = {}
     for role in roles:
-        spec, taken = options.get(role.word), [name for own in columns.values() for name in own]
-        if spec is None:
-            found = _well_known(role, columns, names)
+        words, taken = words_of(role, roles), [name for own in columns.values() for name in own]
+        given = [word for word in words if options.get(word) is not None]
+        if len(given) > 1:
+            raise InputError(f"--{given[1]} is another name of {role.option}; give one of them")
+        if given:
+            spec = options[given[0]] or ""
+            found = select_columns(names, spec, f"--{given[0]}".replace("_", "-"), taken=taken) if spec.strip() else []
+            word = given[0]
         else:
-            found = select_columns(names, spec, role.option, taken=taken) if spec.strip() else []
-        if not found and role.name in needs:
+            found, word = _well_known(role, words, columns, [name for name in names if name not in taken])
+        if not found and role.name in needs and role.name not in derives:
             _refuse_missing(role, columns, names)
         if len(found) > 1 and not role.several:
             raise InputError(f"{role.option} must be one column, not {len(found)} ({some(found)}); name one")
         if found:
-            columns[role.word] = found
+            columns[word] = found
     for role in roles:
         if role.follows is not None and role.word in columns:
             before = ROLES[role.follows]
             columns[role.word] = _paired(columns[before.word], columns[role.word], before, role)
+    for role in roles:
+        if role.name in needs and role.name in derives and role.word not in columns:
+            asked = options.get(role.word) is not None
+            _check_derived(role, columns, [] if asked else names, names)
     return columns
+
+
+def _check_derived(role: Role, columns: Columns, looked_at: Sequence[str], names: Sequence[str]) -> None:
+    """Raise where what follows is not known from the next row, or where one of some columns seems to hold it."""
+    taken = {name for own in columns.values() for name in own}
+    seems = [name for name in looked_at if name not in taken and "next" in name.lower()]
+    first = ROLES["next_states"].word
+    if not any(word in columns for word in ORDERS) or (role.word != first and first in columns):
+        _refuse_missing(role, columns, names)
+    if seems:
+        way = f'; if {seems[0]!r} is none of it, {role.option} "" takes what the next row has'
+        _refuse_missing(role, columns, names, way)
 
 
 def to_numbers(table: pa.Table, name: str, option: str) -> np.ndarray:
@@ -291,15 +319,21 @@ def _check_finite(values: np.ndarray, name: str, option: str) -> None:
         )
 
 
-def _well_known(role: Role, columns: Columns, names: Sequence[str]) -> list[str]:
-    """The columns that have the names expected for this meaning, none where there are none."""
-    if role.follows is not None:
-        found = _next_names(role, columns)
-        return found if all(name in names for name in found) else []
-    if role.word in names:
-        return [role.word]
-    several = role.several and any(name.startswith(f"{role.word}_") for name in names)
-    return select_columns(names, f"{role.word}_*", role.option) if several else []
+def _well_known(role: Role, words: Sequence[str], columns: Columns, names: Sequence[str]) -> tuple[list[str], str]:
+    """(columns that have the names expected for this meaning, none where there are none; the word they were found by).
+
+    Its own word comes first, then the argument's name and those that other libraries have for it.
+    """
+    before = [] if role.follows is None else columns.get(ROLES[role.follows].word, [])
+    if before and all(f"next_{name}" in names for name in before):
+        return _next_names(role, columns), role.word
+    for word in dict.fromkeys([*words, role.name, *role.aliases]):
+        found = [word] if word in names else []
+        if not found and role.several and any(name.startswith(f"{word}_") for name in names):
+            found = select_columns(names, f"{word}_*", role.option)
+        if found and (not before or len(found) == len(before)):
+            return found, word if word in words else role.word
+    return [], role.word
 
 
 def _next_names(role: Role, columns: Columns) -> list[str]:
@@ -307,15 +341,18 @@ def _next_names(role: Role, columns: Columns) -> list[str]:
     return [f"next_{name}" for name in columns[ROLES[role.follows or ""].word]]
 
 
-def _refuse_missing(role: Role, columns: Columns, names: Sequence[str]) -> NoReturn:
+def _refuse_missing(role: Role, columns: Columns, names: Sequence[str], way_out: str = "") -> NoReturn:
     absent = role.word
     if role.follows is not None:
-        absent = next(name for name in _next_names(role, columns) if name not in names)
+        absent = next((name for name in _next_names(role, columns) if name not in names), absent)
     others = f" (nor any {role.word}_...)" if role.several and role.follows is None else ""
     taken = {name for own in columns.values() for name in own}
+    advice = way_out or nearest(absent, [name for name in names if name not in taken])
+    if not advice and role.name == "next_states":
+        advice = "; or --episode or --time says which row follows which"
     raise InputError(
         f"the table has no column {absent!r}{others}, so {role.option} must name what it has instead (there are "
-        f"{some(names)}){nearest(absent, [name for name in names if name not in taken])}"
+        f"{some(names)}){advice}"
     )
 
 

@@ -94,6 +94,12 @@ def take(table: Any, rows: np.ndarray) -> Any:
     return known[rows].to_native() if isinstance(known, nw.DataFrame | nw.Series) else np.asarray(table)[rows]
 
 
+def select(table: Any, names: Any) -> Any:
+    """A column of a frame by its name, or a frame of several by a list of them."""
+    known = _narwhals(table)
+    return known[names].to_native() if isinstance(names, str) else known.select(names).to_native()
+
+
 def default_names(role: str, count: int) -> list[str]:
     """Names for columns that have none: x0, x1, ... of X and of states; of what stands beside them other ones.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 
 MOST_LEVELS = 64  # of a category
 
@@ -23,7 +24,7 @@ class Role:
     """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
 
     What `follows` another role has a column for each of its columns, in the same units. `aliases` are names that other
-    libraries have for it.
+    libraries have for it, and `former` the words of options that it once had.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Role:
     help: str
     follows: str | None = None
     aliases: tuple[str, ...] = ()
+    former: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -90,10 +92,28 @@ ROLES: dict[str, Role] = {
             "Importance weights, for data of another policy.",
             aliases=("weights", "rho"),
         ),
-        Role("episodes", "--episode", Kind.LABEL, "Label of rows that depend on each other.", aliases=("episode_ids",)),
-        Role("groups", "--episode", Kind.LABEL, "Label of rows that depend on each other.", aliases=("clusters",)),
+        Role(
+            "episodes",
+            "--episode",
+            Kind.LABEL,
+            "Label of rows of one episode: they follow, and depend on, each other.",
+            aliases=("episode_ids",),
+        ),
+        Role(
+            "groups",
+            "--group",
+            Kind.LABEL,
+            "Label of rows that depend on each other, such as those of one clinic or of one day.",
+            aliases=("clusters",),
+            former=("episode",),
+        ),
         Role("time", "--time", Kind.LABEL, "When it was, by which rows of an episode are put in order."),
-        Role("durations", "--duration", Kind.NUMBER, "How long the step took; 1 if left out."),
+        Role(
+            "durations",
+            "--duration",
+            Kind.NUMBER,
+            "How long the step took; then the unit of times.",
+        ),
         Role("X", "--x", Kind.TABLE, "Causes, whose effect is asked for."),
         Role("y", "--y", Kind.NUMBER, "The outcome."),
         Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only.", aliases=("Z",)),
@@ -117,6 +137,16 @@ REFUSED = {
     "pscore": "give importance_weights=, the evaluated policy's probabilities over these; action values need none",
 }
 """What other libraries have that has no place here, and what to give instead."""
+
+
+def words_of(role: Role, roles: Iterable[Role]) -> list[str]:
+    """The words for a role among the roles of a task: its own, and former ones that are no other's.
+
+    >>> words_of(ROLES["groups"], [ROLES["groups"]]), words_of(ROLES["groups"], [ROLES["groups"], ROLES["episodes"]])
+    (['group', 'episode'], ['group'])
+    """
+    taken = {each.word for each in roles}
+    return [role.word, *(word for word in role.former if word not in taken)]
 
 
 def role_named(name: str) -> str:

@@ -12,14 +12,17 @@ import numpy as np
 
 from dualembed.checks import InputError, some
 from dualembed.data.columns import Columns, missing_rows, names_categories, select_columns, to_numbers
-from dualembed.data.frames import as_column, columns_of, group_numbers, take
-from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role
+from dualembed.data.following import as_times, following_rows
+from dualembed.data.frames import columns_of, group_numbers, take
+from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # What a function depends on, in their own names.
 FEATURES = tuple(ROLES[name] for name in ("states", "X", "instruments", "controls"))
+
+ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Table:
 
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
-    about in the table, with its own.
+    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -39,20 +42,12 @@ class Table:
     names: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     digest: str | None = None
     warnings: tuple[str, ...] = ()
+    left_out: int = 0
 
     @staticmethod
     def of(**columns: Any) -> Table:
         """The table of what is given; None stands for what is not."""
         return Table({role: column for role, column in columns.items() if column is not None})
-
-    @staticmethod
-    def named(
-        table: pa.Table, columns: Columns, roles: Sequence[Role], *, needs: Sequence[str], categories: Any
-    ) -> Table:
-        """The columns of these roles of a table in Arrow, with their names."""
-        found = arguments(table, columns, roles, categories=categories)
-        names = {role.name: tuple(columns[role.word]) for role in roles if role.word in columns}
-        return Table(found, names, fingerprint(table, columns, needs))
 
     @staticmethod
     def whole(source: Any) -> Table | None:
@@ -75,62 +70,38 @@ class Table:
             raise AttributeError(f"{role} is no role of columns")
         return self.columns.get(role)
 
-    def arranged(self) -> Table:
+    def arranged(self, derives: Collection[str] = ("next_states",)) -> Table:
         """With rows of an episode in the order of time, where that is given, and with next states, where they are not.
 
-        The next state is then that of the episode's next row. Where an episode ends it does not matter, and is the
-        state itself; a row that was cut off has none, and goes.
+        The next state is then that of the episode's next row, and so is the next action if the table `derives` it too.
+        Where an episode ends it does not matter, and is the state itself; a row that was cut off has none, and goes.
         """
         derived = self.next_states is None and self.states is not None
         if self.time is None and not derived:
             return self
         rows = len(columns_of(self.states, "states")[1][0])
-        labels = self._labels(rows, derived=derived)
-        times = np.arange(rows) if self.time is None else group_numbers("time", _times(self.time), rows)
-        order = np.lexsort((times, labels))
         if not derived:
-            return self._taken(order)
-        own, ended = labels[order], self._marks("terminated", rows)[order]
-        goes_on = np.append(own[1:] == own[:-1], False) & ~ended & ~self._marks("truncated", rows)[order]
-        kept = np.flatnonzero(goes_on | ended)
-        if not len(kept):
-            raise InputError(
-                "no row is followed by another of its episode; give next_states, or rows of whole episodes"
-            )
-        found = dataclasses.replace(self, columns={**self.columns, "episodes": labels})._taken(order[kept])
-        following = take(self.states, order[kept + goes_on[kept]])
-        return dataclasses.replace(found, columns={**found.columns, "next_states": following})
-
-    def _labels(self, rows: int, *, derived: bool) -> np.ndarray:
-        """The number (n,) of each row's episode: by their labels, or by the marks of where they end."""
-        if self.episodes is not None:
-            return group_numbers("episodes", self.episodes, rows)
-        ends = self._marks("terminated", rows) | self._marks("truncated", rows)
-        if derived and self.time is None and not ends.any():
-            raise InputError(
-                "next_states must be given, or what says which row follows which: episodes, time, or terminated and "
-                "truncated"
-            )
-        if self.time is not None:
-            return np.zeros(rows, dtype=int)
-        return np.cumsum(ends) - ends
-
-    def _marks(self, role: str, rows: int) -> np.ndarray:
-        given = self.columns.get(role)
-        return np.zeros(rows, dtype=bool) if given is None else as_column(role, given, rows) > 0
+            labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
+            return self._taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
+        ends = self.terminal if self.terminated is None else self.terminated
+        marks = {"terminated": ends, "truncated": self.truncated}
+        found = following_rows(rows, episodes=self.episodes, time=self.time, **marks)
+        kept = dataclasses.replace(self, columns={**self.columns, "episodes": found.episodes})._taken(found.rows)
+        columns = {**kept.columns, "next_states": take(self.states, found.after)}
+        if "next_actions" in derives and self.next_actions is None and self.actions is not None:
+            columns["next_actions"] = take(self.actions, found.after)
+        worries = (*self.warnings, *found.warnings)
+        return dataclasses.replace(kept, columns=columns, warnings=worries, left_out=found.left_out)
 
     def _taken(self, rows: np.ndarray) -> Table:
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns)
 
 
-def _times(given: Any) -> np.ndarray:
-    """Times as they are, or as numbers where they are text that reads so: "10" comes after "2"."""
-    times = np.asarray(given)
-    try:
-        return times.astype(np.float64) if times.dtype.kind in "OUS" else times
-    except (TypeError, ValueError):
-        return times
+def end_marks_among(columns: Mapping[str, Collection[Any]]) -> list[str]:
+    """The names of columns that seem to say where nothing follows: by what they are called, and by 0 and 1 in them."""
+    named = [name for name in columns if any(word in str(name).lower() for word in ENDINGS)]
+    return [name for name in named if {*columns[name]} == {0, 1}]
 
 
 def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[str]:
@@ -187,9 +158,10 @@ def arguments(
     """What the columns of these roles hold, by the names of a method's arguments."""
     found: dict[str, Any] = {}
     for role in wanted:
-        if role.word not in columns:
+        word = next((word for word in words_of(role, wanted) if word in columns), None)
+        if word is None:
             continue
-        names = columns[role.word]
+        names = columns[word]
         called = names if role.follows is None else columns.get(ROLES[role.follows].word, names)
         if role.kind is Kind.LABEL:
             found[role.name] = _labels(table, names[0])

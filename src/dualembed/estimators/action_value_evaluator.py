@@ -95,13 +95,15 @@ class ActionValueEvaluator(PolicyValueEstimator):
         error="mean squared Bellman error",
         mean="The value Q(s, a) of the data's states and actions is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "actions", "rewards", "next_states", "next_actions"),
-        takes=("terminated", "episodes", "time"),
+        takes=("terminated", "truncated", "groups", "episodes", "time"),
+        derives=("next_states", "next_actions"),
         inputs=("states", "actions"),
         context=("states", "actions"),
         settings=(DISCOUNT,),
         examples=(
             "log.csv --state x --action move --reward r --next-state next_x --next-action plan --out q.dualembed",
             "log.parquet --state 's*' --next-state 'n*' --episode run --out q.dualembed --report q.html",
+            "log.csv --state x --action move --reward r --episode run --terminated end --out q.dualembed",
         ),
     )
 
@@ -155,9 +157,11 @@ class ActionValueEvaluator(PolicyValueEstimator):
         rewards : array-like of shape (n,)
             Rewards r.
         next_states : array-like of shape (n, d) or (n,), optional
-            States s'; by default those of the episode's next row.
+            States s'; by default those of the episode's next row, and of the last row of an episode that did not end
+            nothing is learnt.
         next_actions : array-like of shape (n, a) or (n,), optional
-            Actions of the evaluated policy at s', if no `policy` is given.
+            Actions of the evaluated policy at s', if no `policy` is given; by default, where `next_states` are those of
+            the next row, its actions: the policy is then the one that acted.
         terminated : array-like of shape (n,), optional
             1 where nothing follows; 0 where a time limit cut the episode, since its bootstrap counts.
         truncated : array-like of shape (n,), optional
@@ -268,6 +272,9 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
+    def _arranged(self, table: Table) -> Table:
+        return table.arranged(self.task.derives if self.policy is None else ("next_states",))
+
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)
         if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
@@ -335,7 +342,10 @@ class ActionValueEvaluator(PolicyValueEstimator):
         if table.next_actions is not None:
             tables.append(table.next_actions)
         elif self.policy is None:
-            raise checks.InputError("a policy must be given, or the next_actions that it takes at the next states")
+            raise checks.InputError(
+                "a policy must be given, or the next_actions that it takes at the next states; without next_states "
+                "both are those of the next row of the episode"
+            )
         elif isinstance(self.policy, GaussianPolicy):
             discrete = False
         elif discrete and (shares := self._asked(codings["states"].renamed(table.next_states))).ndim == 2:

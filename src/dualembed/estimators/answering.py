@@ -20,6 +20,27 @@ from dualembed.estimators.learning import Learner, RowSample
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.threads import on_one_thread
 
+MOST_AT_ONCE = 2048  # points of a band that are looked at together
+DRAWS = 2000  # of the multipliers of a band
+
+
+def largest_quantile(moves: np.ndarray, level: float, *, freedom: float | None = None) -> float:
+    """The quantile of max |error| / deviation over n points, whose errors are sums of p independent moves (n, p).
+
+    With `freedom`, the deviation is known by so many degrees of freedom alone.
+
+    >>> round(largest_quantile(np.ones((3, 1)), 0.95), 1), round(largest_quantile(np.eye(3), 0.95), 1)
+    (2.0, 2.4)
+    """
+    sizes = np.sqrt(np.sum(moves**2, axis=1, keepdims=True))
+    shapes = moves / np.where(sizes > 0, sizes, 1.0)
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((moves.shape[1], DRAWS))
+    scale = np.ones(DRAWS) if freedom is None else np.sqrt(freedom / rng.chisquare(freedom, size=DRAWS))
+    parts = np.array_split(shapes, 1 + len(shapes) // MOST_AT_ONCE)
+    largest = np.max([np.abs(part @ draws).max(axis=0) for part in parts], axis=0)
+    return float(np.quantile(largest * scale, level))
+
 
 class Answering(Learner):
     """A fitted estimator that answers questions, and sums up what it has found."""
@@ -149,6 +170,29 @@ class Answering(Learner):
         predicted, std = self._predicted(points, return_std=True, strays=strays)
         half = self._quantile(level) * std
         return predicted - half, predicted + half
+
+    def _band(self, points: np.ndarray, level: float, strays: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of a band around f that covers it at all coded points (n, d) at once."""
+        if self.paths_ is not None:
+            found, std = self._predicted(points, return_std=True, strays=strays)
+            half = self._reach(points, level) * std
+            return found - half, found + half
+        lower, upper = zip(*(spread.band(points, level) for spread in self._spreads()), strict=True)
+        return np.min(lower, axis=0), np.max(upper, axis=0)
+
+    def _reach(self, points: np.ndarray, level: float) -> float:
+        """How many standard errors a band over coded points (n, d) of an averaged path reaches to either side.
+
+        Errors at all points vary together as what groups of rows add to f does: a draw of multipliers of the groups
+        gives one draw of them all, and the few degrees of freedom are shared. What smoothing leaves is far below it.
+        """
+        pointwise = self._quantile(level)
+        if self.paths_ is None:
+            raise RuntimeError("a band of other fits is that of their spreads")
+        average, blocks = self.paths_.candidates, 1 + len(points) // MOST_AT_ONCE
+        moves = np.concatenate([average.at(block).influence for block in np.array_split(points, blocks)])
+        moves = moves - moves.mean(axis=1, keepdims=True)
+        return max(pointwise, largest_quantile(moves, level, freedom=self.paths_.freedom))
 
     def _quantile(self, level: float) -> float:
         """How many standard errors an interval of that level reaches to either side."""

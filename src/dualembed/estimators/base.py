@@ -109,6 +109,7 @@ class Estimator(Answering):
                 draft._go_on(table)
             else:
                 draft._begin(table)
+            draft._add_warnings(table.warnings)
         return self
 
     @takes_inputs
@@ -152,6 +153,27 @@ class Estimator(Answering):
         """
         points, strays = self._locate(table)
         return self._interval(points, level, strays)
+
+    @takes_inputs
+    def band(self, table: Table, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """A band that covers f at all these rows at once with probability `level`.
+
+        Parameters
+        ----------
+        table : Table
+            What f depends on.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
+        points, strays = self._locate(table)
+        return self._band(points, level, strays)
 
     @takes_inputs
     def at(self, table: Table) -> Question:
@@ -269,10 +291,15 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
+        table = self._arranged(table)
         with self._transaction() as draft:
-            draft._begin(table.arranged())
+            draft._begin(table)
             draft._add_warnings(table.warnings)
         return self
+
+    def _arranged(self, table: Table) -> Table:
+        """The table in the order of time, with what can be derived from the next row."""
+        return table.arranged()
 
     @abstractmethod
     def _begin(self, table: Table) -> Any:

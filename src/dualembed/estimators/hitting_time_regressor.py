@@ -74,7 +74,7 @@ class HittingTimeRegressor(TransitionEstimator):
 
     task = Task(
         "hitting-time",
-        "the mean number of steps until a target is reached",
+        "the mean time, or number of steps, until a target is reached",
         title="Time to a target",
         question="How many steps does the process take on average, from each state, until it reaches the target? The "
         "data are single steps; no path need lead all the way.",
@@ -86,7 +86,8 @@ class HittingTimeRegressor(TransitionEstimator):
         row="transition",
         mean="From single states of the data outside the target it is reached after {lowest} to {highest} steps.",
         needs=("states", "next_states"),
-        takes=("durations", "episodes", "time"),
+        takes=("durations", "groups", "episodes", "time"),
+        derives=("next_states",),
         inputs=("states",),
         context=("states",),
         settings=(
@@ -100,6 +101,7 @@ class HittingTimeRegressor(TransitionEstimator):
         examples=(
             'path.csv --state x,y --next-state next_x,next_y --target "x >= 1 and y < 0.5" --out time.dualembed',
             'path.parquet --state angle --next-state next_angle --target "angle > 2" --out time.dualembed --json',
+            'paths.csv --state x,y --episode walker --time minute --target "x >= 1" --out time.dualembed',
         ),
     )
 
@@ -108,6 +110,12 @@ class HittingTimeRegressor(TransitionEstimator):
     shortest_: float = 0.0  # the least that a transition takes
     arrivals_: int | None = None  # transitions that end in the target
     departures_: int | None = None  # transitions that start in it
+    timed_: bool = False  # whether transitions have durations, in whose unit times are then
+
+    @property
+    def task_(self) -> Task:
+        """That of steps, or of times in the unit of the durations where there are any."""
+        return TIMED if self.timed_ else self.task
 
     def __init__(
         self,
@@ -143,7 +151,7 @@ class HittingTimeRegressor(TransitionEstimator):
         states : array-like of shape (n, d) or (n,)
             States s.
         next_states : array-like of shape (n, d) or (n,), optional
-            States s'; by default those of the path's next row.
+            States s'; by default those of the episode's next row, and of the last row of an episode nothing is learnt.
         durations : array-like of shape (n,), optional
             Times that transitions take; by default 1.
         groups : array-like of shape (n,), optional
@@ -261,7 +269,35 @@ class HittingTimeRegressor(TransitionEstimator):
         upper : array of shape (n,)
             Upper ends.
         """
-        outside, half = ~self.inside(states), self._quantile(level)
+        return self._around(states, self._quantile(level))
+
+    def band(self, states: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """A band that covers h at all these states at once with probability `level`.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d) or (n,)
+            States.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
+        points = self._coding().encode(states)
+        if self.paths_ is not None:
+            return self._around(states, self._reach(points, level))
+        outside = ~self.inside(states)
+        lower, upper = self._band(points, level)
+        return outside * np.maximum(lower, self.shortest_), outside * np.maximum(upper, self.shortest_)
+
+    def _around(self, states: Any, half: float) -> tuple[np.ndarray, np.ndarray]:
+        """Ends so many standard errors to either side of h, 0 inside the target."""
+        outside = ~self.inside(states)
         found, std = self._times(states, return_std=True)
         if self.paths_ is None:
             lower, upper = found - half * std, found + half * std
@@ -289,6 +325,7 @@ class HittingTimeRegressor(TransitionEstimator):
     equation_error = TransitionEstimator.error  # as it was called first
 
     def _begin(self, table: Table) -> Any:
+        self.timed_ = table.durations is not None
         problem = super()._begin(table)
         self.shortest_, self.arrivals_, self.departures_ = np.inf, 0, 0
         self._count(table, problem.source.table)
@@ -311,16 +348,28 @@ class HittingTimeRegressor(TransitionEstimator):
         if self.sample_ is None:
             return super()._main_question()
         where = "the states of the data outside it"
-        if self.departures_ == self.diagnostics_.rows:
-            where = "the states of the data, which are all inside and must return to it"
-        return Question.mean(f"the mean time to the target from {where}", self.sample_.points)
+        words = f"the mean time to the target from {where}"
+        if self._all_inside:
+            words = "the mean time until the target is entered again, from the states of the data, all inside it,"
+        return Question.mean(words, self.sample_.points)
+
+    @property
+    def _all_inside(self) -> bool:
+        """Whether every transition starts in the target, so that times of return are all there is to tell."""
+        return self.departures_ == self.diagnostics_.rows
 
     def _findings(self, headline: Answer) -> Findings:
         found = super()._findings(headline)
         if self.departures_ is None:
             return found
-        remark = f"Inside the target, where {pluralise(self.departures_, 'row')} begin, the time is 0."
         facts = {**found.facts, "rows_inside": self.departures_}
+        if self._all_inside:
+            remark = (
+                f"All {pluralise(self.departures_, 'row')} begin inside the target, where the hitting time itself is "
+                "0; give rows from outside it, or a narrower target, to learn how long it takes to get there."
+            )
+            return found._replace(facts=facts, remarks=(*found.remarks[1:], remark))
+        remark = f"Inside the target, where {pluralise(self.departures_, 'row')} begin, the time is 0."
         return found._replace(facts=facts, remarks=(*found.remarks, remark))
 
     def _at(self, points: np.ndarray) -> np.ndarray:
@@ -349,6 +398,11 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def _posed(self, columns: dict[str, np.ndarray], table: Table) -> HittingTime:
         columns["arrived"] = self._inside(table.next_states)
+        if not hasattr(self, "function_") and columns["arrived"].all() and self._inside(table.states).all():
+            raise checks.InputError(
+                f"the target holds in every state and next state of all {len(columns['arrived'])} rows, so that every "
+                "time to it is 0; give a target that holds in some of them alone"
+            )
         if table.durations is not None:
             columns["duration"] = as_column("durations", table.durations, len(columns["state"]))
         return HittingTime(Dataset(**columns), check_reached=not hasattr(self, "function_"))
@@ -369,3 +423,15 @@ class HittingTimeRegressor(TransitionEstimator):
         if len(columns) > 1:
             raise checks.InputError("with categories among several columns the target must be a function of states")
         return np.isin(columns[0], np.atleast_1d(np.asarray(self.target, dtype=object))).astype(np.float64)
+
+
+TIMED = dataclasses.replace(
+    HittingTimeRegressor.task,
+    question="How long does the process take on average, from each state, until it reaches the target? The data are "
+    "single steps and how long each took; no path need lead all the way.",
+    function="the hitting time h(s): the expected time from state s to the target, in the unit of the durations, with "
+    "the step that enters it; inside the target it is 0, and what figures show there is the time of return",
+    equation="the time from a state must be the duration of a step plus the time from the next state, on average",
+    mean="From single states of the data outside the target it is reached after {lowest} to {highest}, in the unit of "
+    "the durations.",
+)

@@ -16,8 +16,17 @@ from dualembed import checks, losses, samplers
 from dualembed.answers import Answer, Question, Task
 from dualembed.answers.question import values
 from dualembed.data.coding import Coding
-from dualembed.data.frames import column_names, columns_of, describe_rows, is_missing, order_at_random, target
+from dualembed.data.frames import (
+    column_names,
+    columns_of,
+    describe_rows,
+    group_numbers,
+    is_missing,
+    order_at_random,
+    target,
+)
 from dualembed.data.table import Table
+from dualembed.estimators.answering import largest_quantile
 from dualembed.estimators.base import Estimator, require_2d
 from dualembed.estimators.effects import Effects
 from dualembed.estimators.learning import RowSample
@@ -47,16 +56,16 @@ class Invariant(Estimator):
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
         self._code(table)
-        x, y = self._samples(table)
+        x, y, groups = self._samples(table)
         problem = self._posed(x, y, seed=self.seed_)
-        self._learn(problem)
+        self._learn(problem, groups=groups)
         self._keep_rows(x, problem.source.table["z"][:, 0])
 
     def _go_on(self, table: Table) -> None:
         self._check_columns(table.X)
-        x, y = self._samples(table)
+        x, y, groups = self._samples(table)
         problem = self._posed(x, y, seed=self.seed_ + 3 + self.diagnostics_.rows)
-        self._learn_more(problem)
+        self._learn_more(problem, groups=groups)
         if self.sample_ is not None:
             self._keep_rows(x, problem.source.table["z"][:, 0])
 
@@ -86,18 +95,23 @@ class Invariant(Estimator):
     def _loss(self) -> losses.Loss:
         return losses.Square()
 
-    def _problem(self, table: Table) -> tuple[Any, None]:
-        """The problem of rows with variations that no fit has seen."""
+    def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
+        """The problem of rows with variations that no fit has seen, and the number of each row's group."""
         if hasattr(self, "function_"):
             self._check_columns(table.X)
-        return self._posed(*self._samples(table), seed=self.seed_ + 2), None
+        x, y, groups = self._samples(table)
+        return self._posed(x, y, seed=self.seed_ + 2), groups
 
-    def _samples(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """X and what the equation's other side is, in an order that is not the table's: rows vary by their place."""
+    def _samples(self, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """X, what the equation's other side is, and groups, in an order that is not the table's.
+
+        Rows vary by their place.
+        """
         x = self._numbers(table.X)
         y = self._targets(table.y, len(x))
-        order = order_at_random(x, y)
-        return x[order], y[order]
+        groups = None if table.groups is None else group_numbers("groups", table.groups, len(x))
+        order = order_at_random(x, y, *([] if groups is None else [groups]))
+        return x[order], y[order], None if groups is None else groups[order]
 
     def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
         """Keep what questions about the data need: some rows x and a variation of each, in f's coordinates."""
@@ -172,6 +186,29 @@ class Invariant(Estimator):
         half = self._quantile(level) * std
         return found - half, found + half
 
+    def band(self, X: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """A band that covers the prediction at all these rows at once with probability `level`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        level : float, default=0.95
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        lower : array of shape (n,)
+            Lower ends.
+        upper : array of shape (n,)
+            Upper ends.
+        """
+        found, std = self._mean(X, return_std=True)
+        points = self._varied(self._numbers(X))
+        reach = max(largest_quantile(_moves_of_means(spread, points), level) for spread in self._spreads())
+        half = max(reach, self._quantile(level)) * std
+        return found - half, found + half
+
     def _codings(self) -> list[Coding]:
         """That of X, under the names that X had."""
         return [self._named_as_x(self.inputs_)]
@@ -214,14 +251,19 @@ class Invariant(Estimator):
     def _mean(self, X: Any, *, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations, the same for every row, so that rows do not touch each other."""
         x, strays = self._rows_of(X, None)
-        drawn = self._test_draws(x)
-        points = self.coding_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1)
+        points = self._varied(x)
         flat = points.reshape(-1, points.shape[2])
         found = values(self.function_, flat).reshape(points.shape[:2]).mean(axis=1)
         if not return_std:
             return found
-        std = np.max([_std_of_means(spread, points) for spread in self._spreads()], axis=0)
+        moves = [_moves_of_means(spread, points) for spread in self._spreads()]
+        std = np.max([np.sqrt(np.sum(each**2, axis=1)) for each in moves], axis=0)
         return found, np.hypot(std, self._size() * strays) if np.any(strays) else std
+
+    def _varied(self, x: np.ndarray) -> np.ndarray:
+        """Coded variations (n, test_draws, d) of rows x, that predictions are means over."""
+        drawn = self._test_draws(x)
+        return self.coding_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1)
 
     def _test_draws(self, x: np.ndarray) -> np.ndarray:
         orbit = samplers.Orbit(self.seed_ + 1, self.variation_, self.test_draws)
@@ -292,6 +334,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         symbol="f(x)",
         noisy_error=True,
         needs=("X", "y"),
+        takes=("groups",),
         inputs=("X",),
         context=("X",),
     )
@@ -317,7 +360,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         self.dual = dual
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> InvariantRegressor:
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> InvariantRegressor:
         """Learn f, with `draws` variations of every row.
 
         Parameters
@@ -326,13 +369,15 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
             Inputs.
         y : array-like of shape (n,)
             Targets.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other: errors are clustered by them, and folds keep them together.
 
         Returns
         -------
         InvariantRegressor
             The fitted estimator.
         """
-        return self._fit(Table.of(X=X, y=y))
+        return self._fit(Table.of(X=X, y=y, groups=groups))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations of each row.
@@ -352,6 +397,29 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
             Their standard errors, if `return_std`.
         """
         return self._mean(X, return_std=return_std)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The R² of the prediction, as scikit-learn has it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        y : array-like of shape (n,)
+            Targets.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, which change nothing here, but the `error` on them.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        if groups is not None:
+            group_numbers("groups", groups, len(column_or_1d(y)))  # refused as `fit` does
+        return float(super().score(X, y, sample_weight=sample_weight))
 
     def difference(self, X1: Any, X0: Any) -> Question:
         """The question of the mean over rows of the prediction at X1 less that at X0; one row stands for all.
@@ -475,6 +543,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         noun="decision function",
         noisy_error=True,
         needs=("X", "y"),
+        takes=("groups",),
         inputs=("X",),
         context=("X",),
     )
@@ -500,7 +569,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         self.dual = dual
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> InvariantClassifier:
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> InvariantClassifier:
         """Learn f, with `draws` variations of every row.
 
         Parameters
@@ -509,13 +578,15 @@ class InvariantClassifier(ClassifierMixin, Invariant):
             Inputs.
         y : array-like of shape (n,)
             Two classes.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other: errors are clustered by them, and folds keep them together.
 
         Returns
         -------
         InvariantClassifier
             The fitted estimator.
         """
-        return self._fit(Table.of(X=X, y=y))
+        return self._fit(Table.of(X=X, y=y, groups=groups))
 
     def _targets(self, y: Any, rows: int) -> np.ndarray:
         classes, signs = _classes(y, rows)
@@ -580,6 +651,29 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         share = 1 / (1 + np.exp(-np.clip(self.decision_function(X), -500, 500)))
         return np.stack([1 - share, share], axis=1)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The share of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        y : array-like of shape (n,)
+            Two classes.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows.
+        groups : array-like of shape (n,), optional
+            Labels of rows that depend on each other, which change nothing here, but the `error` on them.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        if groups is not None:
+            group_numbers("groups", groups, len(column_or_1d(y)))  # refused as `fit` does
+        return float(super().score(X, y, sample_weight=sample_weight))
+
     def _main_answer(self) -> Answer:
         """The class of a typical row: its probability, or the decision function where there is none."""
         found = super()._main_answer()
@@ -634,8 +728,7 @@ def _sampler(sampler: Any, x: np.ndarray) -> Any:
     return named[sampler]()
 
 
-def _std_of_means(spread: Spread, points: np.ndarray) -> np.ndarray:
-    """The standard error of the mean of f over each row's points (n, M, d)."""
+def _moves_of_means(spread: Spread, points: np.ndarray) -> np.ndarray:
+    """By what the mean of f over each row's points (n, M, d) moves with each of p independent errors, (n, p)."""
     psi = evaluate_features(to_numpy(spread.features), points.reshape(-1, points.shape[2]))
-    means = psi.reshape(*points.shape[:2], -1).mean(axis=1)
-    return np.sqrt(np.sum((means @ spread.root) ** 2, axis=1))
+    return np.asarray(psi.reshape(*points.shape[:2], -1).mean(axis=1) @ spread.root)

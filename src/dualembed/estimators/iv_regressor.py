@@ -97,7 +97,7 @@ class IVRegressor(RegressorMixin, Effects):
         context=("instruments", "controls"),
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
-            "survey.csv --x dose,age --y outcome --episode clinic --out mean.dualembed --report mean.html",
+            "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
         ),
     )
 
@@ -224,30 +224,6 @@ class IVRegressor(RegressorMixin, Effects):
             For `ask`.
         """
         return self._average_effect(column, (treated, control), X, controls)
-
-    def band(self, X: Any, controls: Any = None, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """A band that covers f at all these rows at once with probability `level`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Treatments.
-        controls : array-like of shape (n, k) or (n,), optional
-            Controls.
-        level : float, default=0.95
-            Probability, between 0 and 1.
-
-        Returns
-        -------
-        lower : array of shape (n,)
-            Lower ends.
-        upper : array of shape (n,)
-            Upper ends.
-        """
-        points, _ = self._rows_of(X, controls)
-        bands = [spread.band(points, level) for spread in self._spreads()]
-        lower, upper = zip(*bands, strict=True)
-        return np.min(lower, axis=0), np.max(upper, axis=0)
 
     def score(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dualembed import checks
 from dualembed.answers import Task
 from dualembed.data.frames import as_column
 from dualembed.data.policies import numbers
@@ -74,12 +75,14 @@ class LinearControl(TransitionEstimator):
         row="transition",
         mean="The desirability z(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "costs", "next_states", "terminal"),
-        takes=("terminal_costs", "episodes"),
+        takes=("terminal_costs", "groups", "episodes", "time"),
+        derives=("next_states",),
         inputs=("states",),
         context=("states",),
         examples=(
             "steps.csv --state x --cost cost --next-state next_x --terminal end --out cheap.dualembed",
             "steps.parquet --state 's*' --next-state 'n*' --terminal-cost toll --out cheap.dualembed --json",
+            "walks.csv --state x,y --cost cost --terminal end --episode walk --out cheap.dualembed",
         ),
     )
 
@@ -104,8 +107,8 @@ class LinearControl(TransitionEstimator):
         self,
         states: Any,
         costs: Any,
-        next_states: Any,
-        terminal: Any,
+        next_states: Any = None,
+        terminal: Any = None,
         terminal_costs: Any = 0.0,
         *,
         groups: Any = None,
@@ -120,10 +123,11 @@ class LinearControl(TransitionEstimator):
             States s.
         costs : array-like of shape (n,)
             Running costs q(s).
-        next_states : array-like of shape (n, d) or (n,)
-            States s'.
+        next_states : array-like of shape (n, d) or (n,), optional
+            States s'; by default those of the episode's next row, and of the last row of an episode that did not reach
+            an end nothing is learnt.
         terminal : array-like of shape (n,)
-            1 where s' is an end.
+            1 where s' is an end; it must be given.
         terminal_costs : array-like of shape (n,) or float, default=0.0
             Costs q_T(s') there; elsewhere they do not matter.
         groups : array-like of shape (n,), optional
@@ -163,6 +167,11 @@ class LinearControl(TransitionEstimator):
 
     def _posed(self, columns: dict[str, np.ndarray], table: Table) -> FirstExit:
         rows = len(columns["state"])
+        if table.terminal is None:
+            raise checks.InputError(
+                "terminal must be given, 1 where the next state is an end and 0 elsewhere, since without an end no "
+                "cost to go is known"
+            )
         columns["cost"] = as_column("costs", table.costs, rows)
         columns["terminal"] = as_column("terminal", table.terminal, rows)
         final = numbers("terminal_costs", table.terminal_costs)

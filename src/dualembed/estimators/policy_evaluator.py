@@ -92,13 +92,15 @@ class PolicyEvaluator(PolicyValueEstimator):
         error="mean squared Bellman error",
         mean="The value V(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "rewards", "next_states"),
-        takes=("terminated", "importance_weights", "episodes", "time"),
+        takes=("terminated", "truncated", "importance_weights", "groups", "episodes", "time"),
+        derives=("next_states",),
         inputs=("states",),
         context=("states",),
         settings=(DISCOUNT,),
         examples=(
             "log.parquet --state 's*' --next-state 'n*' --episode run --discount 0.95 --out value.dualembed",
             "log.csv --state x,speed --reward r --next-state next_x,next_speed --terminated done --out value.dualembed",
+            "visits.csv --state pulse,age --reward score --episode patient --time day --group clinic --out v.dualembed",
         ),
     )
 
@@ -149,7 +151,8 @@ class PolicyEvaluator(PolicyValueEstimator):
         rewards : array-like of shape (n,)
             Rewards r.
         next_states : array-like of shape (n, d) or (n,), optional
-            States s'; by default those of the episode's next row.
+            States s'; by default those of the episode's next row, and of the last row of an episode that did not end
+            nothing is learnt.
         terminated : array-like of shape (n,), optional
             1 where nothing follows; 0 where a time limit cut the episode, since its bootstrap counts.
         truncated : array-like of shape (n,), optional

@@ -15,6 +15,7 @@ from typing import Any
 
 from dualembed import checks
 from dualembed.answers.task import Task
+from dualembed.data.frames import names_of
 from dualembed.data.roles import DEPRECATED, PARAMETERS, REFUSED, ROLES, role_named
 from dualembed.data.table import Table
 
@@ -55,7 +56,7 @@ def adopt(estimator: Any) -> None:
         what = getattr(method, "caller_gives", None)
         if what is not None:
             taken = fit if what == "data" else _parameters(fit, estimator.task, what)
-            signed = _with_signature(getattr(method, "plain", method), taken, estimator)
+            signed = _with_signature(getattr(method, "plain", method), taken, estimator, whole=what == "data")
             signed.__doc__ = _described(signed, described)
             setattr(estimator, name, signed)
 
@@ -78,7 +79,7 @@ def _constructor(method: Method) -> Method:
 
 def _fit(method: Method, estimator: Any) -> Method:
     """`fit` as it is written, called with one whole table, too, or with a log."""
-    call = _Call(inspect.signature(method), estimator)
+    call = _Call(inspect.signature(method), estimator, method.__name__, whole=True)
 
     @functools.wraps(method)
     def called(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -97,7 +98,7 @@ def _parameters(fit: Sequence[inspect.Parameter], task: Task, what: str) -> list
     return [first.replace(default=inspect.Parameter.empty), *others]
 
 
-def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimator: Any) -> Method:
+def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimator: Any, *, whole: bool) -> Method:
     """The method, called with these parameters and its own further ones."""
     more = list(inspect.signature(method).parameters.values())[2:]
     first = [each for each in taken if each.kind is not inspect.Parameter.KEYWORD_ONLY]
@@ -105,16 +106,17 @@ def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimato
     # What is keyword-only in `fit` stands after a method's own further parameters, which are then given by name, too.
     more = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in more] if keyword else more
     returned = inspect.signature(method).return_annotation
-    call = _Call(inspect.Signature([_SELF, *first, *more, *keyword], return_annotation=returned), estimator)
+    signature = inspect.Signature([_SELF, *first, *more, *keyword], return_annotation=returned)
+    call = _Call(signature, estimator, method.__name__, whole=whole)
     names = {each.name for each in taken}
 
     @functools.wraps(method)
     def called(self: Any, *arguments: Any, **options: Any) -> Any:
-        whole, given = call.understood(arguments, options)
+        table, given = call.understood(arguments, options)
         rest = {name: value for name, value in given.items() if name not in names}
-        if whole is None:
-            whole = Table.of(**{name: value for name, value in given.items() if name in names})
-        return method(self, whole.arranged() if "next_states" in names else whole, **rest)
+        if table is None:
+            table = Table.of(**{name: value for name, value in given.items() if name in names})
+        return method(self, self._arranged(table) if "next_states" in names else table, **rest)
 
     called.__signature__ = call.signature  # type: ignore[attr-defined]
     called.plain = method  # type: ignore[attr-defined]
@@ -148,9 +150,11 @@ def _parts(docstring: str) -> tuple[list[str], dict[str, list[str]], list[str]]:
 class _Call:
     """How calls of a method are understood: by its signature, by other names of its roles, and by whole tables."""
 
-    def __init__(self, signature: inspect.Signature, estimator: Any) -> None:
+    def __init__(self, signature: inspect.Signature, estimator: Any, method: str, *, whole: bool) -> None:
         self.signature = signature
-        self.name = estimator.__name__
+        self.name, self.method = estimator.__name__, method
+        self.task: Task | None = getattr(estimator, "task", None)
+        self.whole = whole  # whether a frame of all columns, or a list of episodes, may stand in the place of all
         self.known = [name for name in signature.parameters if name != "self"]
         # What a role is where nothing is given, other than None.
         self.defaults = {
@@ -165,7 +169,7 @@ class _Call:
         """(the whole table, if the first argument is one, all other arguments by name)."""
         options = self._renamed(options)
         arguments, options = self._by_name(arguments, options)
-        whole = Table.whole(arguments[0]) if len(arguments) == 1 else None
+        whole = self._whole(arguments[0], options) if len(arguments) == 1 else None
         if whole is not None:
             given = {**whole.columns, **{name: value for name, value in options.items() if name in ROLES}}
             self._check_needed(given)
@@ -176,14 +180,57 @@ class _Call:
         if unknown:
             hint = checks.nearest(unknown[0], self.known)
             raise TypeError(f"{self.name} got an unexpected keyword argument {unknown[0]!r}{hint}")
+        if self.whole:
+            self._check_given(arguments, options)
         bound = self.signature.bind(None, *arguments, **options)
         bound.apply_defaults()
         return None, {name: value for name, value in bound.arguments.items() if name != "self"}
 
+    @property
+    def needed(self) -> list[str]:
+        """The roles that must be given, in order."""
+        every = self.signature.parameters.values()
+        found = [each.name for each in every if each.default is inspect.Parameter.empty and each.name != "self"]
+        if not self.whole or self.task is None:
+            return found
+        derived = self.task.derives
+        return [each.name for each in every if each.name in (*found, *self.task.needs) and each.name not in derived]
+
+    def _whole(self, source: Any, options: Mapping[str, Any]) -> Table | None:
+        """The table of the only argument, where it stands for all: a log, a frame with usual names, or episodes.
+
+        A frame that all else is given besides holds the first argument alone.
+        """
+        found = Table.whole(source)
+        lacking = any(name not in options for name in self.needed[1:]) or not any(name in ROLES for name in options)
+        if found is not None or not self.whole or not lacking:
+            return found
+        from dualembed.data.whole import listed_table, named_table
+
+        roles = [ROLES[name] for name in self.known if name in ROLES]
+        return named_table(source, roles) or listed_table(source, roles)
+
+    def _check_given(self, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+        """Raise where what must be given is not, with an example."""
+        given = {*self.known[: len(arguments)], *options}
+        missing = [name for name in self.needed if name not in given]
+        if not missing:
+            return
+        how = ", ".join(self.needed)
+        if self.task is not None and self.task.derives:
+            how = f"{how}, episodes=..."
+        hint = ""
+        if len(arguments) == 1 and (names := names_of(arguments[0])) is not None:
+            words = " and ".join(repr(ROLES[name].word) for name in self.needed)
+            hint = f", or a table whose columns are called {words} (there are {checks.some(names)})"
+        raise checks.InputError(
+            f"{self.name} needs {' and '.join(missing)}{' too' if given else ''}; give all of it, as in "
+            f"{self.method}({how}){hint}"
+        )
+
     def _check_needed(self, given: Mapping[str, Any]) -> None:
         """Raise where a whole table lacks what must be given."""
-        needed = [each.name for each in self.signature.parameters.values() if each.default is inspect.Parameter.empty]
-        for name in needed[1:]:
+        for name in self.needed[1:]:
             if name not in given:
                 raise checks.InputError(f"the data have no {name}, which {self.name} needs; give {name}=... besides")
 

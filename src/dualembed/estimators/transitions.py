@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Question, Setting
+from dualembed.answers import Answer, Findings, Question, Setting
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import group_numbers
 from dualembed.data.table import Table
@@ -29,6 +29,7 @@ class TransitionEstimator(Estimator):
     categorical_features: Any
     # The numbers of the levels that rows start with, for each category; nothing is known of them in older models.
     levels_: tuple[tuple[int, ...], ...] | None = None
+    left_out_: int = 0  # rows of which it was not known what follows
 
     @abstractmethod
     def _posed(self, columns: dict[str, np.ndarray], table: Table) -> Any:
@@ -39,6 +40,7 @@ class TransitionEstimator(Estimator):
         self._code(table)
         problem, groups = self._problem(table)
         self._set_feature_names(table.states)
+        self.left_out_ = table.left_out
         worries = unseen_levels(problem, self._codings())
         self.levels_ = self._levels(problem, ())
         self._learn(problem, groups=groups, headline=self._headline(problem, table))
@@ -49,6 +51,7 @@ class TransitionEstimator(Estimator):
     def _go_on(self, table: Table) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(table)
+        self.left_out_ += table.left_out
         if self.levels_ is not None:
             self.levels_ = self._levels(problem, self.levels_)
         self._learn_more(problem, groups=groups, headline=self._headline(problem, table))
@@ -107,6 +110,15 @@ class TransitionEstimator(Estimator):
         if places is not None and width == points.shape[1] and len(places) < PLACES:  # which are then all there are
             found |= nearest(points, places, np.ones(width)) > 0.5
         return found.astype(np.float64)
+
+    def _findings(self, headline: Answer) -> Findings:
+        found = super()._findings(headline)
+        if not self.left_out_:
+            return found
+        rows = "1 row is" if self.left_out_ == 1 else f"{self.left_out_:,} rows are"
+        remark = f"{rows} left out, the last of episodes that did not end, since it is not known what follows."
+        facts = {**found.facts, "rows_left_out": self.left_out_}
+        return found._replace(facts=facts, remarks=(*found.remarks, remark[0].upper() + remark[1:]))
 
     def _headline(self, problem: Any, table: Table) -> Headline | None:
         """The question that matters most; None where there is none."""

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgWarning
 
 from dualembed import checks
-from dualembed.arrays import Floats, Integers
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.path import Average, solution_path, squared_error
 from dualembed.linear.sums import Sums, number_groups
@@ -233,30 +233,60 @@ def _logarithm(values: Floats) -> Floats:
     return np.log(np.maximum(values, max(1e-3 * float(np.median(np.abs(values))), np.finfo(float).tiny)))
 
 
-def fold_weights(average: Average, sums: Sequence[Sums], folds: Integers) -> Floats:
+def fold_weights(average: Average, sums: Sequence[Sums], folds: Integers, probes: Floats) -> Floats:
     """The weights (P, m) of f, in the features of all paths side by side, fitted without each of P folds.
 
     `folds` (F,) gives the fold of each of the groups that `sums` are of. Candidates that count for little are left out,
-    and the known part of f is that of all rows.
+    and the known part of f is that of all rows. What the others count for falls with the square of how much larger
+    their mean squared error over `probes` (q, d) is without the fold: a small ridge that suits all rows may leave
+    a system next to singular where a part of them is gone, and a fit to the rest would have turned it down.
     """
     shares = [np.where(weights < SEARCH.judged_weight, 0.0, weights) for weights in average.weights]
-    total = sum(float(each.sum()) for each in shares)
-    if not total:  # of many candidates, none of which counts for much
-        shares, total = list(average.weights), 1.0
-    parts = []
-    for path, own, fine in zip(average.paths, shares, sums, strict=True):
-        few, weights = fine.merged(folds), np.zeros((int(folds.max()) + 1, path.features.size))
-        rests = [few.means_without(fold) for fold in range(len(weights))]
-        for ridge, share in zip(path.ridges, own, strict=True):
-            if share > 0:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", LinAlgWarning)  # what is singular without a fold has no weights
-                    systems = [LinearSystem(*rest, ridge * few.mean_square) for rest in rests]
-                weights += share / total * np.stack([system.weights() for system in systems])
-        parts.append(weights)
+    if not any(each.any() for each in shares):  # of many candidates, none of which counts for much
+        shares = list(average.weights)
+    found = [
+        _without_folds(path, own, fine, folds, probes)
+        for path, own, fine in zip(average.paths, shares, sums, strict=True)
+    ]
+    total = np.sum([counts.sum(axis=0) for _, counts in found], axis=0)
+    with np.errstate(invalid="ignore"):  # of a fold without which there is no candidate at all
+        parts = [np.einsum("ep,epm->pm", counts / total, weights) for weights, counts in found]
     if average.offset is not None:
         parts.append(np.tile(average.offset.weights[0, 0], (len(parts[0]), 1)))
     return np.concatenate(parts, axis=1)
+
+
+def _without_folds(
+    path: RidgePath, shares: Floats, fine: Sums, folds: Integers, probes: Floats
+) -> tuple[Floats, Floats]:
+    """(weights (E, P, m) of a path's candidates that have shares, without each of P folds, what each counts (E, P))."""
+    few, at = fine.merged(folds), np.asarray(path.features(probes))
+    rests = [few.means_without(fold) for fold in range(few.groups)]
+    used = np.flatnonzero(shares > 0)
+    weights, counts = np.zeros((len(used), len(rests), path.features.size)), np.zeros((len(used), len(rests)))
+    for number, candidate in enumerate(used):
+        penalty = path.ridges[candidate] * few.mean_square
+        whole = _mean_error(LinearSystem(*fine.means(), penalty), path.weights[candidate, 0], fine, at)
+        for fold, rest in enumerate(rests):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", LinAlgWarning)  # what is singular without a fold counts for nothing
+                system = LinearSystem(*rest, penalty)
+            theta = system.weights()
+            error = _mean_error(system, theta, fine, at, folds != fold)
+            if np.isfinite(error) and np.isfinite(whole):
+                ratio = error / whole if whole > 0 else 1.0
+                weights[number, fold], counts[number, fold] = theta, shares[candidate] / max(ratio, 1.0) ** 2
+    return weights, counts
+
+
+def _mean_error(
+    system: LinearSystem, theta: Floats, fine: Sums, at: Floats, used: Booleans | slice = slice(None)
+) -> float:
+    """The mean over probes, with features `at` (q, m), of the variance of f to first order, over the groups used."""
+    left = fine.target[used, :, 0] - fine.cross[used] @ theta
+    moves = at @ system.solve(left.T / fine.count[used].sum())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.mean(np.var(moves, axis=1)) * moves.shape[1])
 
 
 def excess(average: Average, rows: Rows, groups: Integers) -> list[Floats]:

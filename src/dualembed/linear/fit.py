@@ -90,7 +90,9 @@ class LinearFit(eqx.Module):
         compact = tuple(sums[i].merged(weighing.into).compact() for i in kept)
         known = weighing.headline, groups.units, groups.by_label
         folds = _folds(groups.units)
-        without = fold_weights(average, [sums[i] for i in kept], folds[weighing.into]) if judged else None
+        without = None
+        if judged:
+            without = fold_weights(average, [sums[i] for i in kept], folds[weighing.into], weighing.probes)
         fit = cls(average, compact, places, visits, scale, reach_of(places, scale), 0.0, *known, folds, without)
         return dataclasses.replace(fit, size=float(np.std(fit.replicates(places)[:, 0])))
 

@@ -131,7 +131,7 @@ def _units(groups: ArrayLike | None, rows: int) -> Integers:
 
 
 def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None) -> Record:
-    """The saddle of the problem's own loss; rows are in no particular order, and groups are not looked at.
+    """The saddle of the problem's own loss; rows are in no particular order, and groups are held out as a whole.
 
     Kernels and bandwidths are those that the square loss would choose for the same targets, whose scale is another one
     (labels ±1 and log-odds): the penalty is chosen among multiples of the square loss's by the honest score of the
@@ -143,13 +143,14 @@ def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups
     model, steps = choose(sample, rng)
     penalties = [factor * model.variance / len(sample.target) for factor in FACTORS]
     saddle = _saddle_with_whole_context(problem, model, rng)
-    held_out = np.arange(len(sample.target)) % HELD_OUT == 0
+    units = _units(groups, len(sample.target))
+    held_out = units % HELD_OUT == 0
     training, judging = (with_rows(problem, rows) for rows in (~held_out, held_out))
     key, scores = checks.as_key(0), {}  # nothing is drawn: the spaces have their features
-    few = np.count_nonzero(held_out) < FEWEST
+    few, together = len(np.unique(units[held_out])) < FEWEST, None if groups is None else units[held_out]
     for penalty in penalties:
         f = Newton().solve(key, _with_penalty(saddle, training, penalty), None).primal
-        scores[penalty] = _mean_loss(judging, f) if few else honest_score(judging, f).value
+        scores[penalty] = _mean_loss(judging, f) if few else honest_score(judging, f, groups=together).value
     best = min(scores, key=lambda penalty: scores[penalty])
     judge = "mean loss" if few else "honest score"
     numbers = {f"{judge} with {penalty:.1e}": score for penalty, score in scores.items()}
