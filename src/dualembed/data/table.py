@@ -14,7 +14,7 @@ import numpy as np
 from dualembed.checks import InputError, some
 from dualembed.data.columns import Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows
-from dualembed.data.frames import columns_of, group_numbers, take
+from dualembed.data.frames import columns_of, count_rows, group_numbers, take
 from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Table:
         if self.time is None and not derived:
             return self
         rows = len(columns_of(self.states, "states")[1][0])
+        self._check_lengths(rows)
         if not derived:
             labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
             return self._taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
@@ -95,6 +96,12 @@ class Table:
             columns["next_actions"] = take(self.actions, found.after)
         worries = (*self.warnings, *found.warnings)
         return dataclasses.replace(kept, columns=columns, warnings=worries, left_out=found.left_out)
+
+    def _check_lengths(self, rows: int) -> None:
+        """Raise where a role has other than so many rows, since rows are taken by their numbers."""
+        for role, column in self.columns.items():
+            if not np.isscalar(column) and (count := count_rows(column)) != rows:
+                raise InputError(f"{role} must have {rows} rows, one for each of the states, but have {count}")
 
     def _taken(self, rows: np.ndarray) -> Table:
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
