@@ -529,3 +529,64 @@ def test_in_anothers_process_an_interruption_stays_an_exception(table: Path, mon
     finally:
         signal.signal(signal.SIGINT, own)
     assert handlers == [signal.default_int_handler]
+
+
+# What new users meet
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit"], "TASK is missing: one of policy-evaluation, action-value, iv,"),
+        (["fit", "iv"], "TABLE is missing: a CSV, Parquet or Arrow file"),
+        (
+            ["fit", "iv", "log.csv"],
+            "--out is missing: the file to save the model in; `dualembed fit --help` tells more",
+        ),
+        (["score"], "MODEL is missing: a model file that `dualembed fit` has written"),
+    ],
+)
+def test_what_is_left_out_is_explained(arguments: list[str], words: str, capsys: Shown) -> None:
+    assert main(arguments) == 2
+    assert words in refusal(capsys)
+
+
+@pytest.mark.parametrize("said", [("no", "yes"), ("False", "True"), ("n", "Y")])
+def test_marks_may_be_written_as_yes_and_no(said: tuple[str, str], table: Path, capsys: Shown) -> None:
+    rows = paths(table)
+    assert fitted(table, "--json") == 0
+    expected = document(capsys)["headline"]
+    paths(table, terminated=np.array(said)[rows["terminated"]])
+    assert fitted(table, "--json") == 0
+    assert document(capsys)["headline"] == expected
+    paths(table, terminated=np.where(rows["terminated"] > 0, "yes", "maybe"))
+    assert fitted(table) == 2
+    assert "'terminated' holds 'maybe' in data row 1" in refusal(capsys)
+
+
+def test_decimals_with_commas_and_columns_without_them_are_told_apart(table: Path, capsys: Shown) -> None:
+    state = np.array([f"{number:.3f}".replace(".", ",") for number in paths(table)["state"]])
+    paths(table, state=state)
+    assert fitted(table) == 2
+    assert "with a comma in it; write decimals with a point" in refusal(capsys)
+    paths(table)
+    table.write_text(table.read_text().replace(",", ";").replace('"', ""))
+    for more in ([], ["--state", "state"]):
+        assert fitted(table, *more) == 2
+        assert "the file seems to have ';' between its columns, where commas must be" in refusal(capsys)
+
+
+def test_a_column_called_last_is_pointed_out_too(table: Path, capsys: Shown) -> None:
+    rows = paths(table)
+    paths(table, last=(rows["day"] == 9) * 1)
+    assert fitted(table, "--json") == 0
+    assert document(capsys)["warnings"] == []  # terminated says it
+    csv.write_csv(read_table(table).drop_columns(["terminated"]), table)
+    assert fitted(table, "--json") == 0
+    assert "give --terminated last" in " ".join(document(capsys)["warnings"])
+
+
+def test_a_single_equals_sign_is_answered_with_two(table: Path, capsys: Shown) -> None:
+    paths(table)
+    assert fitted(table, "--target", "state = 1", task="hitting-time") == 2
+    assert "is equal is written ==" in refusal(capsys)

@@ -158,7 +158,9 @@ def test_gaps_in_regular_times_are_told_and_irregular_times_are_not() -> None:
 
 def test_control_without_an_end_is_refused_in_one_sentence() -> None:
     rows = walks()
-    with pytest.raises(de.InputError, match="LinearControl needs terminal too"):
+    with pytest.raises(
+        de.InputError, match=r"LinearControl needs terminal too; .* fit\(states, costs, terminal=..., episodes=...\)"
+    ):
         de.LinearControl().fit(rows["states"], np.abs(rows["states"]), episodes=rows["episodes"])
     with pytest.raises(de.InputError, match="terminal must be given, 1 where the next state is an end"):
         de.LinearControl().fit(rows["states"], np.abs(rows["states"]), rows["states"], None)
@@ -168,3 +170,19 @@ def test_next_states_without_next_actions_or_a_policy_are_not_enough() -> None:
     rows = explicit(walks())
     with pytest.raises(de.InputError, match="a policy must be given, or the next_actions"):
         de.ActionValueEvaluator().fit(rows["states"], rows["actions"], rows["rewards"], rows["next_states"])
+
+
+def test_the_value_of_the_policy_that_acted_needs_no_policy() -> None:
+    short, _ = written_out("action values")
+    model = de.ActionValueEvaluator(0.8, **small()).fit(**short)
+    assert model.value() == model.summary().headline
+    with pytest.raises(de.InputError, match="the value of a policy needs the policy"):
+        model.value([0.0, 1.0])
+
+
+@pytest.mark.parametrize("role", ["rewards", "terminated", "episodes", "time"])
+def test_columns_of_other_lengths_are_refused_though_the_last_row_is_left_out(role: str) -> None:
+    rows = walks()
+    short = {name: rows[name] for name in ("states", "rewards", "terminated", "episodes", "time")}
+    with pytest.raises(de.InputError, match=f"{role} must have 480 rows, one for each of the states, but have 479"):
+        de.PolicyEvaluator(0.8, **small()).fit(**{**short, role: short[role][:-1]})

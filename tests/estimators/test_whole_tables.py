@@ -137,3 +137,23 @@ def test_episodes_with_other_columns_are_refused() -> None:
 def test_what_is_missing_is_said_in_one_sentence_with_an_example(estimator: Any, arguments: Any, words: str) -> None:
     with pytest.raises(de.InputError, match=re.escape(words)):
         estimator.fit(*arguments)
+
+
+def test_rows_as_dictionaries_are_a_table() -> None:
+    rows = pd.DataFrame(COLUMNS).to_dict("records")
+    np.testing.assert_array_equal(values(evaluator().fit(rows)), values(expected()))
+    del rows[5]["reward"]
+    with pytest.raises(de.InputError, match="row 5 has other names than row 0"):
+        evaluator().fit(rows)
+
+
+def test_names_of_columns_and_of_targets_are_no_columns_and_no_targets() -> None:
+    with pytest.raises(de.InputError, match="states must be a table, not the text 'pulse'; give its columns"):
+        evaluator().fit("pulse", "score")
+    with pytest.raises(de.InputError, match=r"give a function of states, or data.condition\('x0 > 1', \['x0'\]\)"):
+        de.HittingTimeRegressor("x0 > 1").fit(ROWS["states"], episodes=ROWS["episodes"])
+
+
+def test_pairs_of_arrays_get_the_sentence_of_what_is_missing() -> None:
+    with pytest.raises(de.InputError, match="PolicyEvaluator needs rewards too"):
+        evaluator().fit([(np.zeros((5, 1)), np.zeros(5)), (np.ones((4, 1)), np.zeros(4))])

@@ -45,9 +45,22 @@ def _run(arguments: Sequence[str] | None) -> Any:
 def _user_message(error: Exception) -> str | None:
     """What to tell the user about bad input; None for any other error, which is ours."""
     if hasattr(error, "format_message"):  # the command line's own complaints about options and arguments
-        return str(error.format_message())
+        return _missing(error) if type(error).__name__ == "MissingParameter" else str(error.format_message())
     # Asked without importing checks, which would bring NumPy: if it was not imported, it raised nothing.
     checks = sys.modules.get("dualembed.checks")
     if checks is not None and isinstance(error, checks.InputError):
         return str(error)
     return None
+
+
+def _missing(error: Any) -> str:
+    """What an argument or option that was left out is, and where all are explained."""
+    from dualembed.cli.options import known_tasks
+
+    parameter, command = error.param, error.ctx.command_path
+    name, what = parameter.opts[0], str(parameter.help).rstrip(".")
+    if parameter.param_type_name == "argument":
+        name = str(parameter.metavar or parameter.name).strip("{}").upper()
+    if name == "TASK":
+        what = f"one of {', '.join(known_tasks())}"
+    return f"{name} is missing: {what[0].lower()}{what[1:]}; `{command} --help` tells more"

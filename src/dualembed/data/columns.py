@@ -18,6 +18,8 @@ Columns = dict[str, list[str]]
 PIECE = re.compile(r'\s*"(?:[^"]|"")*"\s*(?=,|$)|[^,]*')  # one in double quotes, or up to the next comma
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 ORDERS = ("episode", "time", "terminated", "truncated", "terminal")  # words that say which row follows which
+SEPARATORS = ";\t|"
+YES_OR_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0}
 WAY_OUT = "fill them, or drop these rows with --drop-missing"
 
 
@@ -220,9 +222,17 @@ def missing_rows(table: pa.Table, names: Iterable[str]) -> np.ndarray:
 def no_such_column(name: str, names: Sequence[str], option: str, *, taken: Collection[str] = ()) -> ValueError:
     """The error of a name that is no column, with those that are and the nearest that is not taken."""
     advice = nearest(name, [each for each in names if each not in taken])
-    if not advice and any("," in each for each in names):
+    if said := _separated(names):
+        advice = said
+    elif not advice and any("," in each for each in names):
         advice = "; put a name with a comma in it into double quotes"
     return InputError(f"{option} names the column {name!r}, which is not there (there are {some(names)}){advice}")
+
+
+def _separated(names: Sequence[str]) -> str:
+    """What to say of a file whose only column seems to be several, with something else than commas between them."""
+    marks = [mark for mark in SEPARATORS if len(names) == 1 and mark in names[0]]
+    return f"; the file seems to have {marks[0]!r} between its columns, where commas must be" if marks else ""
 
 
 def _matching(piece: str, names: Sequence[str], option: str, *, taken: Collection[str]) -> list[str]:
@@ -283,7 +293,7 @@ def _parsed(column: Any, name: str, option: str) -> np.ndarray:
         values: np.ndarray = compute.utf8_trim_whitespace(column).cast(pa.float64()).to_numpy()
     except pa.ArrowInvalid:  # Python reads a few spellings more, such as +1
         texts = column.combine_chunks().dictionary_encode("encode")
-        spelt = [np.nan if text is None else _spelt(text) for text in texts.dictionary.to_pylist()]
+        spelt = _all_spelt(texts.dictionary.to_pylist())
         values = np.array(spelt)[texts.indices.to_numpy()]
     wrong = np.isnan(values) & column.is_valid().to_numpy()
     if wrong.any():
@@ -293,6 +303,14 @@ def _parsed(column: Any, name: str, option: str) -> np.ndarray:
             "encode text as numbers or name another column"
         )
     return values
+
+
+def _all_spelt(texts: Sequence[str | None]) -> list[float]:
+    """The numbers that different texts spell: 1 and 0 where all of them say yes or no, NaN where one spells none."""
+    said = [None if text is None else YES_OR_NO.get(text.strip().lower()) for text in texts]
+    if all(number is not None for number, text in zip(said, texts, strict=True) if text is not None):
+        return [np.nan if number is None else number for number in said]
+    return [np.nan if text is None else _spelt(text) for text in texts]
 
 
 def _spelt(text: str) -> float:
@@ -347,7 +365,7 @@ def _refuse_missing(role: Role, columns: Columns, names: Sequence[str], way_out:
         absent = next((name for name in _next_names(role, columns) if name not in names), absent)
     others = f" (nor any {role.word}_...)" if role.several and role.follows is None else ""
     taken = {name for own in columns.values() for name in own}
-    advice = way_out or nearest(absent, [name for name in names if name not in taken])
+    advice = way_out or _separated(names) or nearest(absent, [name for name in names if name not in taken])
     if not advice and role.name == "next_states":
         advice = "; or --episode or --time says which row follows which"
     raise InputError(

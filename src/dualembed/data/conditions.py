@@ -164,6 +164,8 @@ def _token(rest: str, text: str, names: Sequence[str], longest_first: Sequence[s
             return ColumnRef(names.index(name)), len(name)
     word = WORD.match(rest)
     if word is None or rest[0] in "()&|":
+        if rest[0] == "=":
+            raise InputError(f"the condition {text!r} cannot be read at {rest[:12]!r}; is equal is written ==")
         raise InputError(f"the condition {text!r} cannot be read at {rest[:12]!r}; {EXAMPLE}, without parentheses")
     raise no_such_column(word[0], names, f"the condition {text!r}, which is one on states,")
 

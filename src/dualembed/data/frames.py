@@ -94,6 +94,13 @@ def take(table: Any, rows: np.ndarray) -> Any:
     return known[rows].to_native() if isinstance(known, nw.DataFrame | nw.Series) else np.asarray(table)[rows]
 
 
+def count_rows(table: Any) -> int:
+    """How many rows a table or a column has."""
+    if isinstance(table, dict) and not hasattr(table, "toarray"):
+        return len(next(iter(table.values())))
+    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+
+
 def select(table: Any, names: Any) -> Any:
     """A column of a frame by its name, or a frame of several by a list of them."""
     known = _narwhals(table)
@@ -261,6 +268,10 @@ def _objects(values: list[Any]) -> np.ndarray:
 
 
 def _array(table: Any, role: str) -> np.ndarray:
+    if isinstance(table, str):
+        raise checks.InputError(
+            f"{role} must be a table, not the text {table!r}; give its columns, as in table[[{table!r}]]"
+        )
     if not hasattr(table, "toarray"):  # a sparse matrix is left to be refused
         table = np.asarray(table)
         table = table[:, None] if table.ndim == 1 else table

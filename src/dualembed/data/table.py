@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy as np
 from dualembed.checks import InputError, some
 from dualembed.data.columns import Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows
-from dualembed.data.frames import columns_of, group_numbers, take
+from dualembed.data.frames import columns_of, count_rows, group_numbers, take
 from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # What a function depends on, in their own names.
 FEATURES = tuple(ROLES[name] for name in ("states", "X", "instruments", "controls"))
 
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*")
+NAMED_ENDINGS = ("end", "ends", "ended", "last", "final")  # names of such columns
 ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
@@ -80,6 +83,7 @@ class Table:
         if self.time is None and not derived:
             return self
         rows = len(columns_of(self.states, "states")[1][0])
+        self._check_lengths(rows)
         if not derived:
             labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
             return self._taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
@@ -93,6 +97,12 @@ class Table:
         worries = (*self.warnings, *found.warnings)
         return dataclasses.replace(kept, columns=columns, warnings=worries, left_out=found.left_out)
 
+    def _check_lengths(self, rows: int) -> None:
+        """Raise where a role has other than so many rows, since rows are taken by their numbers."""
+        for role, column in self.columns.items():
+            if not np.isscalar(column) and (count := count_rows(column)) != rows:
+                raise InputError(f"{role} must have {rows} rows, one for each of the states, but have {count}")
+
     def _taken(self, rows: np.ndarray) -> Table:
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns)
@@ -100,7 +110,8 @@ class Table:
 
 def end_marks_among(columns: Mapping[str, Collection[Any]]) -> list[str]:
     """The names of columns that seem to say where nothing follows: by what they are called, and by 0 and 1 in them."""
-    named = [name for name in columns if any(word in str(name).lower() for word in ENDINGS)]
+    texts = {name: str(name).lower() for name in columns}
+    named = [name for name, text in texts.items() if text in NAMED_ENDINGS or any(word in text for word in ENDINGS)]
     return [name for name in named if {*columns[name]} == {0, 1}]
 
 
@@ -122,6 +133,11 @@ def _check_few(table: pa.Table, name: str, option: str) -> None:
     """Raise where a column of text has too many different values for categories."""
     levels = list(dict.fromkeys(_labels(table, name).tolist()))
     if len(levels) > MOST_LEVELS:
+        if all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels[:MOST_LEVELS]):
+            raise InputError(
+                f"{option} needs numbers, but the column {name!r} holds {levels[0]!r}, with a comma in it; write "
+                "decimals with a point"
+            )
         raise InputError(
             f"{option} needs numbers or at most {MOST_LEVELS} categories, but the column {name!r} holds "
             f"{len(levels):,} different ones, the first {levels[0]!r}; group the rare ones or name another column"

@@ -34,7 +34,7 @@ def named_table(source: Any, roles: Sequence[Role]) -> Table | None:
 
 
 def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:
-    """The table of a list of episodes, each a frame, a dictionary or an array of states; None of anything else.
+    """The table of a list of episodes, each a frame, a dictionary or an array of states, or of rows; else None.
 
     Of dictionaries states may be one more than rewards, the last being what the last row led to; a mark that is one for
     the episode is about its last row.
@@ -50,6 +50,8 @@ def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:
     elif all(all(hasattr(each, name) for name in LOGGED) for each in source):
         return Table.whole(log(SimpleNamespace(episodes=source)))
     else:
+        if all(isinstance(each, dict) and all(map(np.isscalar, each.values())) for each in source):
+            return _records(source, roles)
         tables = [_episode(each, roles) for each in source]
         if not all(tables):
             return None
@@ -63,6 +65,14 @@ def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:
     joined = {role: _joined(role, [part[role] for part in parts]) for role in parts[0]}
     lengths = [_length(part["states"]) for part in parts]
     return Table({**joined, "episodes": np.repeat(np.arange(len(parts)), lengths)})
+
+
+def _records(source: Sequence[dict[str, Any]], roles: Sequence[Role]) -> Table | None:
+    """The table of a list of rows, each a dictionary."""
+    strange = next((number for number, row in enumerate(source) if {*row} != {*source[0]}), None)
+    if strange is not None:
+        raise InputError(f"row {strange} has other names than row 0; give all of them the same")
+    return named_table({name: [row[name] for row in source] for name in source[0]}, roles)
 
 
 def _episode(source: Any, roles: Sequence[Role]) -> dict[str, Any] | None:
@@ -88,6 +98,8 @@ def _episode(source: Any, roles: Sequence[Role]) -> dict[str, Any] | None:
 
 def _usual(source: Any, roles: Sequence[Role]) -> Columns | None:
     """The columns of the usual names; None where the source is no frame and no dictionary."""
+    if isinstance(source, (list, tuple)):
+        return None
     if isinstance(source, Mapping):
         names: list[str] | None = [str(name) for name in source]
     else:

@@ -207,7 +207,8 @@ class ActionValueEvaluator(PolicyValueEstimator):
             The value with its standard error, an interval and a verdict.
         """
         self._coding()
-        if self.policy is None:
+        known = initial_states is None and self.starts_ is not None and self.starts_.words == AT_STARTS
+        if self.policy is None and not known:  # unless it is the one that acted
             raise checks.InputError("the value of a policy needs the policy; give it as policy=... and fit again")
         return super().value(initial_states)
 

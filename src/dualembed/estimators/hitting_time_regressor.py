@@ -419,6 +419,11 @@ class HittingTimeRegressor(TransitionEstimator):
                 )
             return inside.astype(np.float64)
         if all(column.dtype.kind == "f" for column in columns):
+            if isinstance(self.target, str):
+                raise checks.InputError(
+                    f"the target {self.target!r} is text, but states are numbers; give a function of states, or "
+                    f"data.condition({self.target!r}, {self.coding_.names!r})"
+                )
             return arrivals(np.stack(columns, axis=1), self.target)
         if len(columns) > 1:
             raise checks.InputError("with categories among several columns the target must be a function of states")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -216,7 +217,8 @@ class _Call:
         missing = [name for name in self.needed if name not in given]
         if not missing:
             return
-        how = ", ".join(self.needed)
+        placed = list(itertools.takewhile(lambda name: name in self.needed, self.known))
+        how = ", ".join(name if name in placed else f"{name}=..." for name in self.needed)
         if self.task is not None and self.task.derives:
             how = f"{how}, episodes=..."
         hint = ""
