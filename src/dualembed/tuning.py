@@ -198,6 +198,9 @@ class Hypotheses:
         Variances of the smooth part over what the richest trend leaves, for one column and for several.
     few_columns : int
         Columns up to which a slope may be as large as y varies; of more, each may also be small.
+    asked_slope : float
+        Variance of the slope of a treatment, over that of y: an effect that instruments tell little of is not drawn to
+        0 by the slopes of controls. With that of controls, the return to schooling in Card's data was 0.037, not 0.13.
     negligible : float
         Probability against the largest, below which a hypothesis is left out.
     """
@@ -209,6 +212,7 @@ class Hypotheses:
     amplitudes: tuple[float, ...] = tuple(10 ** (power / 2) for power in range(-6, 3))
     wide_amplitudes: tuple[float, ...] = tuple(10 ** (power / 2) for power in range(-6, 7))
     few_columns: int = 4
+    asked_slope: float = 4.0
     negligible: float = 0.01
 
 

@@ -22,11 +22,8 @@ ELSEWHERE = ("dualembed.cli", "dualembed.experiments", "dualembed.__main__")
 # Classes, as "module:class", that no model ever holds.
 NEVER_HELD = frozenset(
     {
-        "dualembed.answers.anderson_rubin:ConfidenceSet",
         "dualembed.answers.anderson_rubin:_Curve",
-        "dualembed.answers.iv_strength:FirstStageTest",
         "dualembed.answers.iv_strength:Stage",
-        "dualembed.answers.iv_tests:IVTest",
         "dualembed.answers.answer:Judgement",
         "dualembed.answers.summary:Findings",
         "dualembed.selection.hypotheses:Smooth",

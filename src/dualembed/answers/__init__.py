@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from dualembed.answers.answer import Answer, Verdict
     from dualembed.answers.iv_strength import FirstStageTest, effective_f, first_stage_tests, rank_test
     from dualembed.answers.iv_tests import IVTest, hansen_test, sargan_test, wu_hausman_test
+    from dualembed.answers.linear_results import LinearResults
     from dualembed.answers.question import Question
     from dualembed.answers.summary import Findings, Summary
     from dualembed.answers.task import Fitted, Setting, Task
 
 __all__ = [
     "Answer", "Findings", "Fitted", "Question", "Setting", "Summary", "Task", "Verdict",
-    "ConfidenceSet", "FirstStageTest", "IVTest",
+    "ConfidenceSet", "FirstStageTest", "IVTest", "LinearResults",
     "anderson_rubin_set", "anderson_rubin_test", "effective_f", "first_stage_tests", "hansen_test", "rank_test",
     "sargan_test", "wu_hausman_test",
 ]  # fmt: skip
@@ -25,6 +26,7 @@ __all__ = [
 _HOMES = {
     "Answer": "answer",
     "Verdict": "answer",
+    "LinearResults": "linear_results",
     "Question": "question",
     "Findings": "summary",
     "Summary": "summary",

@@ -210,11 +210,18 @@ def answer_from_paths(
 
 
 def answer_from_spreads(
-    function: Function, spreads: Sequence[Any], question: Question, *, size: float, warnings: tuple[str, ...] = ()
+    function: Function,
+    spreads: Sequence[Any],
+    question: Question,
+    *,
+    size: float,
+    warnings: tuple[str, ...] = (),
+    freedom: float | None = None,
 ) -> Answer:
     """The answer of a function whose errors come from spreads of its weights, the largest of which counts.
 
-    `size` is the standard deviation of f over the data, by which it may be off at points that stray from them.
+    `size` is the standard deviation of f over the data, by which it may be off at points that stray from them, and
+    `freedom` the degrees of freedom of the errors, where these come from few clusters.
     """
     points, coefficients = question.flat()
     value = float(coefficients @ values(function, points))
@@ -225,7 +232,7 @@ def answer_from_spreads(
     away = float(np.abs(coefficients) @ question.strays())
     guessed = size * away if away else 0.0
     stderr = float(np.sqrt(fitted**2 + sampled + guessed**2))
-    return Answer(value, stderr, question=question.words, warnings=warnings)
+    return Answer(value, stderr, freedom=freedom, question=question.words, warnings=warnings)
 
 
 def values(function: Function, points: Floats) -> Floats:

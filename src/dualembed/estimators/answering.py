@@ -15,7 +15,7 @@ from dualembed.answers import Answer, Findings, Question, Summary, Task
 from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import answer_from_paths, answer_from_spreads, share_of, values
 from dualembed.data.coding import Coding
-from dualembed.estimates import Estimate, check_level, format_estimate, format_number
+from dualembed.estimates import check_level, format_estimate, format_number
 from dualembed.estimators.learning import Learner, RowSample
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.threads import on_one_thread
@@ -79,7 +79,12 @@ class Answering(Learner):
             points, _ = question.flat()
             return answer_from_paths(self.paths_, question, unseen=self._unseen(points))
         return answer_from_spreads(
-            self.function_, self._spreads(), question, size=self._size(), warnings=self._question_warnings(question)
+            self.function_,
+            self._spreads(),
+            question,
+            size=self._size(),
+            warnings=self._question_warnings(question),
+            freedom=self._freedom,
         )
 
     def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
@@ -197,7 +202,14 @@ class Answering(Learner):
     def _quantile(self, level: float) -> float:
         """How many standard errors an interval of that level reaches to either side."""
         check_level(level)
-        return self.paths_.quantile(level) if self.paths_ is not None else Estimate(0.0, 1.0).interval(level)[1]
+        if self.paths_ is not None:
+            return self.paths_.quantile(level)
+        return Answer(0.0, 1.0, freedom=self._freedom).interval(level)[1]
+
+    @property
+    def _freedom(self) -> float | None:
+        """Degrees of freedom of standard errors that come from spreads; None where they are many."""
+        return None
 
     def _spreads(self) -> tuple[Any, ...]:
         """What standard errors come from, the largest of which counts."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed import checks
+from dualembed.answers import LinearResults
 from dualembed.data.coding import Coding
 from dualembed.estimates import format_number
 from dualembed.linear.moment_fit import MomentFit
@@ -17,8 +18,7 @@ from dualembed.problems.base import Problem, finite_data, iter_terms
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit, split_blocks
 
-WEAK = 0.05  # share of an endogenous column's variance that instruments explain, below which they are weak
-STRONG = 0.2  # likewise, from which on they are strong
+WEAK = 10.0  # first-stage F below which instruments are weak
 COLUMNS = 8  # whose instruments are spoken of
 SELDOM = 0.2  # effective rows of a policy's value over those of the logged policy's, below which few bear on it
 LOOKED_AT = 4096  # rows of the first stage
@@ -77,16 +77,12 @@ class Diagnostics:
         return sentences
 
     def strengths(self) -> list[str]:
-        """How strong the instruments are for the columns that they are to move, the weakest first."""
-        named: dict[str, list[str]] = {}
-        for name, share in sorted(self.first_stage, key=lambda each: each[1])[:COLUMNS]:
-            strength = "weak" if share < WEAK else "strong" if share >= STRONG else "of middling strength"
-            named.setdefault(strength, []).append(f"{name} ({100 * share:.0f} %)")
-        return [
-            f"The instruments are {strength} for {', '.join(names)}: that share of the variance they predict, on rows "
-            "left out."
-            for strength, names in named.items()
-        ]
+        """How much the instruments tell of the columns that they are to move, the least first."""
+        shares = sorted(self.first_stage, key=lambda each: each[1])[:COLUMNS]
+        if not shares:
+            return []
+        named = ", ".join(f"{100 * share:.2g} % of the variance of {name}" for name, share in shares)
+        return [f"On rows left out the instruments predict {named}."]
 
     def __str__(self) -> str:
         lines = [f"rows: {self.rows:,}"]
@@ -154,14 +150,23 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
     return FirstStage(tuple(shares), rows)
 
 
-def first_stage_warnings(shares: tuple[tuple[str, float], ...]) -> list[str]:
-    """What weak instruments mean, in plain words."""
-    weak = [name for name, share in shares if share < WEAK]
+def first_stage_warnings(stage: FirstStage, linear: LinearResults | None) -> list[str]:
+    """What weak instruments mean, in plain words.
+
+    They are weak where a linear first stage and one of any shape both are: an instrument may move a column in ways that
+    no line shows, and so little that only a line in many rows does.
+    """
+    weak = [(name, share) for name, share in stage.shares if stage.rows * share < WEAK * (1 - share)]
+    if linear is not None:
+        worrying = {test.column for test in linear.first_stage if test.worry}
+        weak = [each for each in weak if each[0] in worrying or (linear.weak and not worrying)]
     if not weak:
         return []
+    named = ", ".join(f"{name} ({100 * share:.2g} % of its variance on rows left out)" for name, share in weak)
+    tests = [] if linear is None else [test.sentence.rstrip(".") for test in linear.first_stage if test.worry]
     return [
-        f"the instruments are weak: they predict less than {WEAK:.0%} of the variance of {', '.join(weak)}, so that "
-        "the data say little about its effect and the answer leans on the prior; look for stronger instruments"
+        f"the instruments are weak for {named}, so that the data say little about its effect; look for stronger ones",
+        *tests,
     ]
 
 

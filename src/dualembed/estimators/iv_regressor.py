@@ -12,10 +12,11 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.answers import Answer, Findings, Question, Task
+from dualembed.answers import Answer, Findings, LinearResults, Question, Task
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
 from dualembed.data.table import Table
+from dualembed.estimates import format_estimate
 from dualembed.estimators.base import require_2d
 from dualembed.estimators.diagnostics import (
     LOOKED_AT,
@@ -26,6 +27,7 @@ from dualembed.estimators.diagnostics import (
 )
 from dualembed.estimators.effects import Effects
 from dualembed.estimators.learning import RowSample
+from dualembed.estimators.linear_model import coded_root, fit_linear
 from dualembed.problems import InstrumentalVariables
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap
@@ -61,8 +63,11 @@ class IVRegressor(RegressorMixin, Effects):
         What was chosen, and why.
     diagnostics_ : Diagnostics
         How far to trust the fit.
+    linear_ : LinearResults or None
+        Two-stage least squares of the same columns, with the tests of econometricians: first-stage F, rank, Sargan and
+        Hansen's J, Wu-Hausman, the Anderson-Rubin set. None where it is not identified, and after `partial_fit`.
     coef_ : array of shape (d,)
-        Slopes in the columns' own units, if f is a straight line.
+        Slopes in the columns' own units, if f is a straight line; those of `linear_` where there are categories.
     coef_stderr_ : array of shape (d,)
         Their standard errors.
     intercept_ : float
@@ -100,6 +105,8 @@ class IVRegressor(RegressorMixin, Effects):
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
         ),
     )
+
+    linear_: LinearResults | None = None  # models that were saved before it was kept have none
 
     _once_positional = ("instruments", "controls", "groups")
 
@@ -178,6 +185,39 @@ class IVRegressor(RegressorMixin, Effects):
             For `ask`.
         """
         return self._difference((X1, controls), (X0, controls if controls0 is None else controls0))
+
+    def effect(self, T0: Any, T1: Any, controls: Any = None) -> Answer:
+        """The effect of moving X from T0 to T1: the mean over rows of f(T1) - f(T0), with its standard error.
+
+        Parameters
+        ----------
+        T0 : array-like of shape (n, d), or number
+            Treatments before the move; a number where X has one column.
+        T1 : array-like of shape (n, d), or number
+            Treatments after it.
+        controls : array-like of shape (n, k) or (n,), optional
+            Controls; by default those of the rows of the fit, or of a sample of 1,000 of them.
+
+        Returns
+        -------
+        Answer
+            The effect.
+        """
+        before, after = (np.asarray([[each]]) if np.ndim(each) == 0 else each for each in (T0, T1))
+        if controls is not None or self.controls_ is None:
+            return self.ask(self.difference(after, before, controls))
+        if self.sample_ is None:
+            raise checks.InputError("this model was saved without rows to take the mean over; give controls")
+        rows = self.sample_.rows
+        sides = []
+        for each in (after, before):
+            moved = np.array(rows)
+            moved[:, : self.coding_.dimension] = self.coding_.encode(each)
+            sides.append(moved)
+        shares, groups = np.tile([1.0, -1.0], (len(rows), 1)), np.full(len(rows), -1)
+        words = "the effect of moving X between two places, on average over the rows of the fit"
+        strays = np.zeros((len(rows), 2))
+        return self.ask(self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups))
 
     def mean_derivative(self, column: Any, X: Any = None, controls: Any = None) -> Question:
         """The question of the mean over rows of ∂f/∂column, per unit of the column.
@@ -278,29 +318,40 @@ class IVRegressor(RegressorMixin, Effects):
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
         self._code(table)
-        problem, labels = self._mixed(table)
+        problem, groups = self._problem(table)
+        refusal = self._fit_linear(table, groups)
+        problem, labels = _mixed(problem, groups)
         self._learn(problem, groups=labels)
+        self._add_warnings(refusal)
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
 
     def _go_on(self, table: Table) -> None:
         self._check_columns(table.X)
-        problem, labels = self._mixed(table)
+        problem, labels = _mixed(*self._problem(table))
         before = self.diagnostics_
+        self.linear_ = None  # it needs all rows at once
         self._learn_more(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
 
-    def _mixed(self, table: Table) -> tuple[Any, np.ndarray | None]:
-        """The problem in an order that is not the table's, since models are chosen by folds of rows; and its groups."""
-        problem, groups = self._problem(table)
-        columns = problem.source.table
-        order = order_at_random(columns["y"], columns["x"], columns["z"], *([] if groups is None else [groups]))
-        mixed = Dataset(**{name: column[order] for name, column in columns.items()})
-        return InstrumentalVariables(mixed), None if groups is None else groups[order]
+    def _fit_linear(self, table: Table, groups: np.ndarray | None) -> list[str]:
+        """Keep two-stage least squares of the same columns; say why where these do not identify it.
+
+        Where a straight line is all that was asked for, there is nothing else to answer with.
+        """
+        try:
+            self.linear_ = fit_linear(self.schema_.codings, table, groups)
+        except checks.InputError as refusal:
+            if self.instruments_ is None:
+                return []
+            if self.primal == "linear" and self.dual == "linear":
+                raise
+            return [f"a straight line in these columns is not identified, and hardly any other f: {refusal}"]
+        return []
 
     def _sample(self, problem: Any) -> None:
         """Keep some of the problem's rows besides earlier ones."""
@@ -316,7 +367,7 @@ class IVRegressor(RegressorMixin, Effects):
             names, width = _coordinates(self.coding_), self.instruments_.dimension
             found = first_stage(problem, names, width, groups=groups, seed=self._seed())
             stage = found if found.shares else before
-        worries = first_stage_warnings(stage.shares)
+        worries = first_stage_warnings(stage, self.linear_)
         self._add_warnings(worries, first_stage=stage.shares, first_stage_rows=stage.rows)
         for worry in worries if stage is not before else ():
             warnings.warn(worry, ReliabilityWarning, stacklevel=4)
@@ -358,17 +409,27 @@ class IVRegressor(RegressorMixin, Effects):
     def _is_line(self) -> bool:
         return "coef_" in vars(self)
 
+    def _question_warnings(self, question: Question) -> tuple[str, ...]:
+        return () if self._is_line else super()._question_warnings(question)  # a line is the same everywhere
+
     @property
     def _measure(self) -> str:
         return "change of the mean of y" if self.instruments_ is None else "effect on y"
 
     def _findings(self, headline: Answer) -> Findings:
-        found = super()._findings(headline)
+        findings, linear = super()._findings(headline), self.linear_
         strength = self.diagnostics_.strengths()
         facts = {"instruments": self.instruments_ is not None, "first_stage": dict(self.diagnostics_.first_stage)}
-        facts = {**found.facts, **facts, "strength": strength}
+        facts = {
+            **findings.facts,
+            **facts,
+            "strength": strength,
+            "linear": None if linear is None else linear.to_dict(),
+        }
         remarks = [] if self.instruments_ is not None else [NO_INSTRUMENTS]
-        return found._replace(facts=facts, remarks=(*remarks, *strength, *found.remarks))
+        if linear is not None and self.instruments_ is not None:
+            strength = linear.sentences() if self._is_line else [_line_beside(linear), *strength]
+        return findings._replace(facts=facts, remarks=(*remarks, *strength, *findings.remarks))
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
@@ -407,13 +468,28 @@ class IVRegressor(RegressorMixin, Effects):
         problem = InstrumentalVariables(Dataset(x=x, y=target(table.y, len(x)), z=z))
         return problem, None if table.groups is None else group_numbers("groups", table.groups, len(x))
 
+    @property
+    def _freedom(self) -> float | None:
+        if not self._is_line or self.linear_ is None or np.isinf(self.linear_.freedom):
+            return None
+        return self.linear_.freedom
+
     def _unstandardise(self) -> None:
-        """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line."""
+        """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line.
+
+        Errors are then those of `linear_`, so that no number has two.
+        """
         features = getattr(self.function_, "features", None)
         inner = getattr(features, "function", features)
-        codings = self._codings()
+        if not isinstance(inner, AffineMap):
+            return
+        codings, linear = self._codings(), self.linear_
         columns = [column for coding in codings for column in coding.columns]
-        if not isinstance(inner, AffineMap) or any(column.levels for column in columns):
+        if any(column.levels for column in columns):
+            if linear is not None:
+                self.coef_names_, self.coef_ = linear.names[:-1], linear.values[:-1]
+                self.coef_stderr_ = np.sqrt(np.diag(linear.covariance))[:-1]
+                self.intercept_ = float(linear.values[-1])
             return
         widths = np.cumsum([0, *(coding.dimension for coding in codings)])
         starts = [begin + start for begin, coding in zip(widths, codings, strict=False) for start in coding.starts]
@@ -427,8 +503,27 @@ class IVRegressor(RegressorMixin, Effects):
         self.coef_ = in_units(np.asarray(slopes))
         means = np.array([column.mean if column.width else 0.0 for column in columns])
         self.intercept_ = float(first - self.coef_ @ means)
-        if self.uncertainty_ is not None:
-            self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.root, axis=1)[1:])
+        if self.uncertainty_ is None:
+            return
+        root = None if linear is None else coded_root(linear, codings)
+        if root is not None and len(root) == len(self.uncertainty_.weights):
+            self.uncertainty_ = dataclasses.replace(self.uncertainty_, root=root)
+        self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.root, axis=1)[1:])
+
+
+def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+    """The problem in an order that is not the table's, since models are chosen by folds of rows; and its groups."""
+    columns = problem.source.table
+    order = order_at_random(columns["y"], columns["x"], columns["z"], *([] if groups is None else [groups]))
+    mixed = Dataset(**{name: column[order] for name, column in columns.items()})
+    return InstrumentalVariables(mixed), None if groups is None else groups[order]
+
+
+def _line_beside(linear: LinearResults) -> str:
+    """What a straight line finds, in a sentence."""
+    pairs = [format_estimate(linear.params[name], linear.std_errors[name]) for name in linear.endogenous]
+    slopes = ", ".join(f"{value} for {name}" for name, value in zip(linear.endogenous, pairs, strict=True))
+    return f"Two-stage least squares, for which f is a straight line, has a slope of {slopes}."
 
 
 def _coordinates(coding: Coding) -> list[str]:

@@ -75,7 +75,14 @@ PARTS: dict[str, dict[str, str]] = {
         "saving.migrations": "Stream",
     },
     "comparison": {"comparison": "Comparison"},
-    "answers": {"answers.answer": "Answer VerdictRules", "answers.question": "Question"},
+    "answers": {
+        "answers.anderson_rubin": "ConfidenceSet",
+        "answers.answer": "Answer VerdictRules",
+        "answers.iv_strength": "FirstStageTest",
+        "answers.iv_tests": "IVTest",
+        "answers.linear_results": "LinearResults",
+        "answers.question": "Question",
+    },
     "linear": {
         "linear.fit": "LinearFit Overlap",
         "linear.averaging": "Groups Rows Weighing",

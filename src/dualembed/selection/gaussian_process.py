@@ -42,7 +42,8 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     """The saddle and its closed form, with efficient weights where they help; rows are in no particular order."""
     sample = read_moments(problem)
     model, steps = choose(sample, rng)
-    trend, smooth = base_features(sample.places, model.features.landmarks, model.kernel.left, rng)
+    asked = sample.unknown_columns
+    trend, smooth = base_features(sample.places, model.features.landmarks, model.kernel.left, rng, asked=asked)
     sums = gather_moments(problem, Stack((trend, smooth)), model.instruments, folds=FOLDS, groups=groups)
     searched = [
         (FAMILIES[name], maximum.parameters.left.kernel.bandwidth) for name, maximum in model.candidates.items()
@@ -51,10 +52,11 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
         trend,
         smooth,
         sums,
-        candidates(sample.places, searched),
+        candidates(sample.places, searched, asked=asked),
         scale=sample.amplitude,
         level=4 * sample.level + 100 * sample.amplitude,
         variance=model.variance,
+        asked=asked,
     )
     steps.append(weighed.choice)
     dual_penalty, predicting = prediction_penalty(sums)

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dualembed.arrays import Floats
-from dualembed.kernels import Gaussian, Kernel, Laplacian, Matern32, Matern52
+from dualembed.kernels import Columns, Gaussian, Kernel, Laplacian, Matern32, Matern52
 from dualembed.linear.averaging import deviations
 from dualembed.linear.moment_fit import MixturePrior
 from dualembed.linear.sums import Sums
@@ -67,25 +67,29 @@ class Weighed:
 
 
 def base_features(
-    points: Floats, landmarks: Floats, reference: Kernel, rng: np.random.Generator
+    points: Floats, landmarks: Floats, reference: Kernel, rng: np.random.Generator, *, asked: Sequence[int] = ()
 ) -> tuple[PolynomialMap, LandmarkMap]:
     """The trend and landmark features that all hypotheses are expressed in.
 
-    A function of one coordinate has knots all over the data, and any rough kernel between them; others have the
-    landmarks and the kernel that a search found.
+    The trend of the columns `asked` about, which the context does not tell, is of what others leave of them. A
+    function of one coordinate has knots all over the data, and any rough kernel between them; others have the landmarks
+    and the kernel that a search found.
     """
-    trend = PolynomialMap.orthonormal(points[rng.permutation(len(points))[:20_000]])
+    trend = PolynomialMap.orthonormal(points[rng.permutation(len(points))[:20_000]], last=asked)
     if points.shape[1] == 1:
         landmarks = _knots(points[:, 0])[:, None]
         reference = Matern32(0.9 * deviations(points))
     return trend, LandmarkMap(reference, landmarks, whiten(reference, landmarks, CUT))
 
 
-def candidates(points: Floats, searched: Sequence[tuple[type[Kernel], Floats]]) -> list[tuple[int, Kernel, float]]:
+def candidates(
+    points: Floats, searched: Sequence[tuple[type[Kernel], Floats]], *, asked: Sequence[int] = ()
+) -> list[tuple[int, Kernel, float]]:
     """(family, kernel, logarithm of its length-scale over the typical one) of every smooth part to be weighed.
 
     Of one coordinate all families have all length-scales of a grid; of several, those around the bandwidths that were
-    `searched` for, which differ by coordinate.
+    `searched` for, which differ by coordinate, of all columns and of those that are not `asked` about: then f is
+    partially linear.
     """
     found: list[tuple[int, Kernel, float]] = []
     if points.shape[1] == 1:
@@ -98,6 +102,10 @@ def candidates(points: Floats, searched: Sequence[tuple[type[Kernel], Floats]]) 
         found += [(number, family(factor * widths), 0.0) for factor in HYPOTHESES.factors]
         if family is Matern52:  # what is rougher has longer length-scales for the same data
             found += [(2, Matern32(1.2 * widths), 0.0), (3, Laplacian(2.0 * widths), 0.0)]
+        if asked:
+            others = tuple(column for column in range(points.shape[1]) if column not in asked)
+            own = np.asarray(widths)[list(others)]
+            found += [(number, Columns(family(factor * own), others), 0.0) for factor in HYPOTHESES.factors]
     return found
 
 
@@ -110,11 +118,13 @@ def weigh_hypotheses(
     scale: float,
     level: float,
     variance: float,
+    asked: Sequence[int] = (),
 ) -> Weighed:
     """Weigh all hypotheses by sums of the trend's and the landmarks' features side by side.
 
     `scale` is the variance that f must have to explain the targets, `level` that of its constant, and
-    `variance` a first guess of the noise's.
+    `variance` a first guess of the noise's. Slopes of the columns `asked` about, such as
+    treatments, are never small.
     """
     cross, target = sums.means()
     values, vectors = np.linalg.eigh(sums.mean_dual)
@@ -124,7 +134,7 @@ def weigh_hypotheses(
     known, unknown = moments[:, : trend.size], moments[:, trend.size :] @ smooth.whitener.T
     square = (sums.square or 0.0) / sums.rows
     least = LEAST * max(square, scale)
-    trends = _trend_variances(trend, scale, level)
+    trends = _trend_variances(trend, scale, level, asked)
     reference = _trend_residual(sums, known, observed, trends[-1], start=scale)
     parts = [_decompose(known, unknown, observed, smooth.landmarks, *each) for each in kernels]
     amplitudes = reference * np.asarray(HYPOTHESES.amplitudes if trend.dimension == 1 else HYPOTHESES.wide_amplitudes)
@@ -165,19 +175,20 @@ def _knots(x: Floats) -> Floats:
     )
 
 
-def _trend_variances(trend: PolynomialMap, scale: float, level: float) -> Floats:
+def _trend_variances(trend: PolynomialMap, scale: float, level: float, asked: Sequence[int]) -> Floats:
     """The variances (C, p) of trends: linear ones, with a quadratic part, a cubic part, or both.
 
-    With many columns slopes may be small one by one: these are hypotheses, too.
+    With many columns slopes may be small one by one: these are hypotheses, too. But those that are asked for must not
+    be drawn to 0 by what is known of others, where the data tell little of them.
     """
-    degrees = trend.degrees
+    degrees, free = trend.degrees, trend.with_columns(asked) & (trend.degrees == 1)
     slopes = (1.0, 0.1, 0.01) if trend.dimension > HYPOTHESES.few_columns else (1.0,)
     found = []
     for slope, quadratic, cubic in itertools.product(slopes, (0.0, 1.0), (0.0, 1.0)):
         if (quadratic and 2 not in degrees) or (cubic and 3 not in degrees):
             continue
         each = scale * np.array([level / scale, slope, quadratic * slope, cubic * slope])
-        found.append(each[degrees])
+        found.append(np.where(free, HYPOTHESES.asked_slope * scale, each[degrees]))
     return np.stack(found)
 
 

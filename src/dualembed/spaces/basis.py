@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from dualembed import checks
-from dualembed.arrays import AnyArray, Floats, Integers
+from dualembed.arrays import AnyArray, Booleans, Floats, Integers
 from dualembed.spaces.base import Layout
 from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.linear import LinearSpace
@@ -135,15 +135,19 @@ class PolynomialMap(FeatureMap):
     transform: AnyArray  # (p, p), upper triangular
 
     @staticmethod
-    def orthonormal(points: Floats, *, most: int = 35, most_powers: int = 100) -> PolynomialMap:
+    def orthonormal(
+        points: Floats, *, last: Sequence[int] = (), most: int = 35, most_powers: int = 100
+    ) -> PolynomialMap:
         """All monomials up to degree 3, or 2, if they are at most `most`.
 
         Of more columns there are their own powers only, if these are at most `most_powers`, else their first. What the
-        data cannot tell from those before it, such as the square of a column of 0 and 1, is left out.
+        data cannot tell from those before it, such as the square of a column of 0 and 1, is left out. Of one degree,
+        those of the columns `last` come last: what the others leave of them.
         """
         centre, scale = points.mean(axis=0), points.std(axis=0)
         scale = np.where(scale > 1e-12 * np.maximum(np.abs(points).max(axis=0), 1e-300), scale, 1.0)
         exponents = _exponents(points.shape[1], most, most_powers)
+        exponents.sort(key=lambda each: (sum(each), any(each[column] for column in last)))
         values = _monomials((points - centre) / scale, exponents)
         sizes = np.sqrt(np.mean(values**2, axis=0))
         sizes = np.where(sizes > 0, sizes, 1.0)
@@ -160,6 +164,10 @@ class PolynomialMap(FeatureMap):
         transform = np.linalg.inv(upper) * np.sqrt(len(points)) / sizes[kept][:, None]
         chosen = tuple(exponents[number] for number in kept)
         return PolynomialMap(chosen, centre, scale, transform * np.sign(np.diag(transform)))
+
+    def with_columns(self, columns: Sequence[int]) -> Booleans:
+        """Whether each feature is of a monomial with one of these columns, (p,)."""
+        return np.array([any(each[column] for column in columns) for each in self.exponents])
 
     @property
     def degrees(self) -> Integers:
