@@ -29,9 +29,9 @@ NEVER_HELD = frozenset(
         "dualembed.answers.task:Task",
         "dualembed.data.following:Following",
         "dualembed.data.frames:Frame",
-        "dualembed.data.preparing:Prepared",
         "dualembed.tuning:Search",
         "dualembed.data.roles:Role",
+        "dualembed.data.table:Prepared",
         "dualembed.data.table:Table",
         "dualembed.estimators.effects:Move",
     }
