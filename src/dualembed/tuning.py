@@ -86,6 +86,11 @@ class Search:
     most_negative : float
         Lowest eigenvalue of products across folds over the penalty, below which all rows are multiplied together:
         with more noise than signal, the cure does more harm than the bias.
+    additive_moments : int
+        Moments at most where instruments and controls are apart: each of the controls' adds noise to what the
+        instruments tell of a treatment.
+    instruments_first : float
+        Variance of the instruments' kernel over that of the controls' there.
     few_moments : float
         Moments a row of a regression, up to which all rows are multiplied together: products across folds are noisier
         (by 0.9 to 1.3 times the error with 0.005 to 0.02 moments a row), and the bias is small.
@@ -135,6 +140,8 @@ class Search:
     final_landmarks: tuple[int, int] = (500, 1000)
     rows_a_landmark: int = 20
     most_negative: float = -4.0
+    additive_moments: int = 30
+    instruments_first: float = 10.0
     few_moments: float = 0.03
     lowest_variance: float = 0.05
     fitted_too_well: float = 1.5

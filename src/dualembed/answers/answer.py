@@ -237,16 +237,13 @@ def judge(
             because.append(words[value >= rule[1]])
             reasons.extend(sentences)
 
-    def add_fragile(fires: bool, words: str, sentence: str) -> None:
-        if fires:
-            add(1.0, (1.0, math.inf), (words, words), sentence)
-
     if not finite:
         add(math.inf, (0.0, 0.0), (NO_ANSWER, NO_ANSWER), f"{NO_ANSWER}, so that its error is not known")
     agreed = finite and relative < RULES.negligible and not outside
     if negative is not None and not agreed:
         add(negative, RULES.negative, EXTRAPOLATED, _negative_reason(negative))
-    add(outside, RULES.outside, OUTSIDE, *outside_warning(outside - unseen))  # of the others it is said why
+    if outside >= RULES.outside[0]:
+        add(outside, RULES.outside, OUTSIDE, *outside_warning(outside - unseen))  # of the others it is said why
     add(unseen, RULES.outside, UNSEEN, _unseen_reason(unseen))
     if finite:
         beside = "the answer" if of_answer else "all that f varies by"
@@ -254,15 +251,19 @@ def judge(
         add(relative, RULES.relative, words, _relative_reason(relative, of_answer))
     few = carried is not None and carried < RULES.carried
     few = few and not (finite and relative < RULES.small and not outside)
-    add_fragile(few, "a handful of rows or of episodes carry it", CARRIED_BY_FEW)
-    add_fragile(constant, "the data vary in nothing that is asked about", NOTHING_VARIES)
-    if starts is not None:
-        add_fragile(starts < RULES.starts, "it is taken at few starts", _starts_reason(starts))
+    add(few, ALONE, (CARRIED,) * 2, CARRIED_BY_FEW)
+    add(constant, ALONE, (CONSTANT,) * 2, NOTHING_VARIES)
+    if starts is not None and starts < RULES.starts:
+        add(True, ALONE, (FEW_STARTS,) * 2, _starts_reason(starts))
     order = list(Verdict)
     return Judgement(max(verdicts, key=order.index), tuple(because), tuple(reasons))
 
 
 NO_ANSWER = "without some of the data there is no answer at all"
+CARRIED = "a handful of rows or of episodes carry it"
+CONSTANT = "the data vary in nothing that is asked about"
+FEW_STARTS = "it is taken at few starts"
+ALONE = 1.0, math.inf  # of what holds or does not, and makes an answer fragile at most
 # Fragile, and not answerable.
 EXTRAPOLATED = "it is partly extrapolated", "it is extrapolated"
 OUTSIDE = "some of what is asked about lies outside the data", "most of what is asked about lies outside the data"

@@ -157,23 +157,6 @@ def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
             raise InputError(f"{words[word].option} is empty, but {task.name} needs it; name its columns")
 
 
-def _unused_end_marks(
-    task: Task, given: Mapping[str, str | None], columns: Mapping[str, Any], table: Any
-) -> tuple[str, ...]:
-    """What a table seems to say that no option asks for, in plain words; an empty option is not for getting it."""
-    if "terminated" not in task.takes or "terminated" in columns or given.get("terminated") is not None:
-        return ()
-    from dualembed.data.table import end_marks_among
-
-    used = {name for own in columns.values() for name in own}
-    found = end_marks_among({name: table[name].unique().to_pylist() for name in table.column_names if name not in used})
-    return tuple(
-        f"the column {name!r} is not used; if it is 1 where nothing follows, give --terminated {shlex.quote(name)}: "
-        "without it rewards are expected beyond the end"
-        for name in found[:1]
-    )
-
-
 def _check_settings(task: Task, request: FitRequest) -> None:
     from dualembed.checks import InputError
 
@@ -263,8 +246,7 @@ def _read(request: FitRequest) -> FitData:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
     from dualembed.data import read_table
     from dualembed.data.columns import columns_by_role
-    from dualembed.data.preparing import prepare
-    from dualembed.data.table import categories_in, check_varying
+    from dualembed.data.table import categories_in, check_varying, prepare, unused_end_marks
 
     task, whole = request.task, read_table(request.table)
     roles, needed = task.roles, {"needs": task.needs, "derives": task.derives}
@@ -278,8 +260,12 @@ def _read(request: FitRequest) -> FitData:
         if setting.condition:
             text = settings[setting.name]
             settings[setting.name] = _condition(text, columns["state"], data.states, setting.option)
-    worries = (*data.warnings, *_unused_end_marks(request.task, request.columns, columns, whole))
-    return FitData(rows.table, rows.dropped, columns, categories, dataclasses.replace(data, warnings=worries), settings)
+    if "terminated" in task.takes and "terminated" not in columns and request.columns.get("terminated") is None:
+        used = {name for own in columns.values() for name in own}
+        others = {name: whole[name].unique().to_pylist() for name in whole.column_names if name not in used}
+        worries = (*data.warnings, *unused_end_marks(others, "--terminated {}"))
+        data = dataclasses.replace(data, warnings=worries)
+    return FitData(rows.table, rows.dropped, columns, categories, data, settings)
 
 
 def _fitted(request: FitRequest, given: FitData) -> Any:

@@ -132,8 +132,7 @@ def score(
 ) -> None:
     from dualembed.cli.console import exit_on_interrupt, print_json, spinner
     from dualembed.data.io import check_exists, read_table
-    from dualembed.data.preparing import prepare
-    from dualembed.data.table import arguments
+    from dualembed.data.table import arguments, fingerprint, prepare
 
     check_exists(table.expanduser())
     with spinner("Scoring"), exit_on_interrupt():
@@ -151,7 +150,7 @@ def score(
             "left_out": rows.left_out,
             "error": {"what": task.error, "value": error.value, "stderr": error.stderr},
             "consistency": _consistency(fitted, given),
-            "fitted_to_these_rows": rows.fingerprint(task.needs) == fitted.schema_.digest,
+            "fitted_to_these_rows": fingerprint(rows.table, rows.whole, task.needs) == fitted.schema_.digest,
         }
     if as_json:
         print_json(found)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualembed.arrays import Floats, Integers
 from dualembed.checks import InputError
+from dualembed.data.columns import Columns, to_numbers
 from dualembed.data.frames import as_column, group_numbers
+from dualembed.data.roles import ROLES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 REGULAR = 0.8  # share of steps in time that are of one length, from which on a longer one seems to be a gap
 ALIKE = 1e-6  # difference of two steps in time, as a share of them, below which it is rounding
+
+LABELS = {"episodes": "episode", "time": "time"}
+MARKS = {"terminated": ("terminated", "terminal"), "truncated": ("truncated",)}  # the first that is there counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,3 +135,40 @@ def _gaps(times: np.ndarray, before: Integers, after: Integers) -> tuple[str, ..
         f"{times[row]} by time {times[following]}, and each is taken for a single step; if rows are missing between, "
         "label what comes after a gap as another episode",
     )
+
+
+def with_next_rows(
+    table: pa.Table, columns: Columns, derives: Collection[str]
+) -> tuple[pa.Table, Columns, int, tuple[str, ...]]:
+    """(a table in Arrow with columns of what follows, all columns by word, rows left out, what to worry about)."""
+    import pyarrow as pa
+
+    given: dict[str, Any] = {
+        name: table.column(columns[word][0]).to_numpy() for name, word in LABELS.items() if word in columns
+    }
+    for name, words in MARKS.items():
+        word = next((word for word in words if word in columns), None)
+        if word is not None:
+            given[name] = to_numbers(table, columns[word][0], f"--{word}")
+    found = following_rows(table.num_rows, **given)
+    whole, following = dict(columns), table.take(pa.array(found.after))
+    table = table.take(pa.array(found.rows))
+    for role in (ROLES[name] for name in ("next_states", "next_actions") if name in derives):
+        before = ROLES[role.follows or ""].word
+        if role.word not in columns and before in columns:
+            whole[role.word] = []
+            for name in columns[before]:
+                table, added = _appended(table, f"next_{name}", following.column(name))
+                whole[role.word].append(added)
+    if LABELS["episodes"] not in columns:
+        labels = pa.array(found.episodes[found.rows])
+        table, added = _appended(table, LABELS["episodes"], labels)
+        whole[LABELS["episodes"]] = [added]
+    return table, whole, found.left_out, found.warnings
+
+
+def _appended(table: pa.Table, name: str, column: Any) -> tuple[pa.Table, str]:
+    """(the table with one more column, its name: one that no other column has)."""
+    while name in table.column_names:
+        name = f"{name}_"
+    return table.append_column(name, column), name

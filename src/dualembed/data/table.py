@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualembed.checks import InputError, some
-from dualembed.data.columns import Columns, missing_rows, names_categories, select_columns, to_numbers
-from dualembed.data.following import as_times, following_rows
+from dualembed.data.columns import ORDERS, Columns, missing_rows, names_categories, select_columns, to_numbers
+from dualembed.data.following import as_times, following_rows, with_next_rows
 from dualembed.data.frames import columns_of, count_rows, group_numbers, take
 from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
 
@@ -108,11 +108,18 @@ class Table:
         return dataclasses.replace(self, columns=columns)
 
 
-def end_marks_among(columns: Mapping[str, Collection[Any]]) -> list[str]:
-    """The names of columns that seem to say where nothing follows: by what they are called, and by 0 and 1 in them."""
+def unused_end_marks(columns: Mapping[str, Collection[Any]], way: str) -> list[str]:
+    """What to say of a column that seems to say where nothing follows: by its name, and by 0 and 1 in it.
+
+    `way` is how it would be given, with a place {} for the name; nothing is said where there is no such column.
+    """
     texts = {name: str(name).lower() for name in columns}
     named = [name for name, text in texts.items() if text in NAMED_ENDINGS or any(word in text for word in ENDINGS)]
-    return [name for name in named if {*columns[name]} == {0, 1}]
+    return [
+        f"the column {name!r} is not used; if it is 1 where nothing follows, give {way.format(shlex.quote(name))}: "
+        "without it rewards are expected beyond the end"
+        for name in [name for name in named if {*columns[name]} == {0, 1}][:1]
+    ]
 
 
 def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[str]:
@@ -166,6 +173,45 @@ def complete(table: pa.Table, columns: Columns, *, drop: bool) -> tuple[pa.Table
             f"every row lacks a number in one of {some(used)}, so that --drop-missing leaves none; fill them"
         )
     return table.filter(~missing), count
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A table whose rows lack nothing, and its columns by the words for their roles.
+
+    `columns` are those that the file has, and `whole` those with what was derived from the next row beside them.
+    `dropped` rows lacked a value, and of `left_out` ones it is not known what follows.
+    """
+
+    table: pa.Table
+    columns: Columns
+    whole: Columns
+    dropped: int = 0
+    left_out: int = 0
+    warnings: tuple[str, ...] = ()
+
+    def to_table(self, roles: Sequence[Role], *, needs: Sequence[str], categories: Collection[str]) -> Table:
+        """The columns of these roles, with the names of those that the file has."""
+        found = arguments(self.table, self.whole, roles, categories=categories)
+        names = {role.name: tuple(self.columns[role.word]) for role in ROLES.values() if role.word in self.columns}
+        return Table(found, names, fingerprint(self.table, self.whole, needs), self.warnings, self.left_out)
+
+
+def prepare(table: pa.Table, columns: Columns, *, derives: Collection[str], drop: bool) -> Prepared:
+    """The rows that lack nothing, with what follows them: what columns say, or what the next row of the episode does.
+
+    A row that is dropped for want of another value may still be what another leads to.
+    """
+    if "next_states" not in derives or ROLES["next_states"].word in columns:
+        kept, dropped = complete(table, columns, drop=drop)
+        return Prepared(kept, columns, columns, dropped)
+    placed = {word: columns[word] for word in ORDERS if word in columns}
+    if not drop:
+        complete(table, columns, drop=False)
+    ordered, lost = complete(table, placed, drop=drop)
+    with_next, whole, left_out, warnings = with_next_rows(ordered, columns, derives)
+    kept, dropped = complete(with_next, whole, drop=drop)
+    return Prepared(kept, columns, whole, lost + dropped, left_out, warnings)
 
 
 def arguments(

@@ -13,7 +13,7 @@ from dualembed.data.columns import Columns, columns_by_role
 from dualembed.data.frames import Frame, is_1d, select
 from dualembed.data.logs import log
 from dualembed.data.roles import ROLES, Kind, Role
-from dualembed.data.table import Table, end_marks_among
+from dualembed.data.table import Table, unused_end_marks
 
 LOGGED = ("observations", "actions", "rewards")  # attributes of an episode of other libraries
 
@@ -125,9 +125,7 @@ def _unused_ends(source: Any, roles: Sequence[Role], columns: Columns) -> tuple[
     )
     others = {name: np.asarray(column) for name, column in frame.items() if name not in used and np.ndim(column) == 1}
     return tuple(
-        f"the column {name!r} is not used; if it is 1 where nothing follows, give terminated=table[{name!r}]: without "
-        "it rewards are expected beyond the end"
-        for name in end_marks_among({name: column.tolist() for name, column in others.items()})[:1]
+        unused_end_marks({name: column.tolist() for name, column in others.items()}, "that column as terminated=")
     )
 
 

@@ -273,8 +273,10 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
-    def _arranged(self, table: Table) -> Table:
-        return table.arranged(self.task.derives if self.policy is None else ("next_states",))
+    @property
+    def _derives(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Next actions too, where no policy says what they are."""
+        return self.task.derives if self.policy is None else ("next_states",)
 
     def _begin(self, table: Table) -> Any:
         problem = super()._begin(table)

@@ -48,6 +48,7 @@ class Estimator(Answering):
     task: Task  # what the estimator is for; that of a fit is `task_`
     schema_: Schema  # how columns are coded
     n_features_in_: int
+    _derives: tuple[str, ...] = ("next_states",)  # what is that of the next row where it is not given
     _headline_answer: Answer | None = None  # of the last fit, so that it is found once
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -291,15 +292,11 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        table = self._arranged(table)
+        table = table.arranged(self._derives)
         with self._transaction() as draft:
             draft._begin(table)
             draft._add_warnings(table.warnings)
         return self
-
-    def _arranged(self, table: Table) -> Table:
-        """The table in the order of time, with what can be derived from the next row."""
-        return table.arranged()
 
     @abstractmethod
     def _begin(self, table: Table) -> Any:

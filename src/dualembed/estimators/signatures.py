@@ -117,7 +117,7 @@ def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimato
         rest = {name: value for name, value in given.items() if name not in names}
         if table is None:
             table = Table.of(**{name: value for name, value in given.items() if name in names})
-        return method(self, self._arranged(table) if "next_states" in names else table, **rest)
+        return method(self, table.arranged(self._derives) if "next_states" in names else table, **rest)
 
     called.__signature__ = call.signature  # type: ignore[attr-defined]
     called.plain = method  # type: ignore[attr-defined]
@@ -157,6 +157,10 @@ class _Call:
         self.task: Task | None = getattr(estimator, "task", None)
         self.whole = whole  # whether a frame of all columns, or a list of episodes, may stand in the place of all
         self.known = [name for name in signature.parameters if name != "self"]
+        # The roles that must be given.
+        without = [name for name in self.known if signature.parameters[name].default is inspect.Parameter.empty]
+        roles = (self.task.needs, self.task.derives) if whole and self.task is not None else ((), ())
+        self.needed = [name for name in self.known if name in (*without, *roles[0]) and name not in roles[1]]
         # What a role is where nothing is given, other than None.
         self.defaults = {
             name: each.default
@@ -170,10 +174,16 @@ class _Call:
         """(the whole table, if the first argument is one, all other arguments by name)."""
         options = self._renamed(options)
         arguments, options = self._by_name(arguments, options)
-        whole = self._whole(arguments[0], options) if len(arguments) == 1 else None
+        whole = Table.whole(arguments[0]) if len(arguments) == 1 else None
+        if whole is None and len(arguments) == 1 and self.whole:
+            whole = self._read(arguments[0], options)
         if whole is not None:
             given = {**whole.columns, **{name: value for name, value in options.items() if name in ROLES}}
-            self._check_needed(given)
+            lacking = [name for name in self.needed[1:] if name not in given]
+            if lacking:
+                raise checks.InputError(
+                    f"the data have no {lacking[0]}, which {self.name} needs; give {lacking[0]}=... besides"
+                )
             known = {**self.defaults, **{role: column for role, column in given.items() if role in self.known}}
             rest = {name: value for name, value in options.items() if name not in ROLES}
             return dataclasses.replace(whole, columns=known), rest
@@ -187,25 +197,13 @@ class _Call:
         bound.apply_defaults()
         return None, {name: value for name, value in bound.arguments.items() if name != "self"}
 
-    @property
-    def needed(self) -> list[str]:
-        """The roles that must be given, in order."""
-        every = self.signature.parameters.values()
-        found = [each.name for each in every if each.default is inspect.Parameter.empty and each.name != "self"]
-        if not self.whole or self.task is None:
-            return found
-        derived = self.task.derives
-        return [each.name for each in every if each.name in (*found, *self.task.needs) and each.name not in derived]
-
-    def _whole(self, source: Any, options: Mapping[str, Any]) -> Table | None:
-        """The table of the only argument, where it stands for all: a log, a frame with usual names, or episodes.
+    def _read(self, source: Any, options: Mapping[str, Any]) -> Table | None:
+        """The table of the only argument, where it stands for all: a frame with usual names, or episodes.
 
         A frame that all else is given besides holds the first argument alone.
         """
-        found = Table.whole(source)
-        lacking = any(name not in options for name in self.needed[1:]) or not any(name in ROLES for name in options)
-        if found is not None or not self.whole or not lacking:
-            return found
+        if all(name in options for name in self.needed[1:]) and any(name in ROLES for name in options):
+            return None
         from dualembed.data.whole import listed_table, named_table
 
         roles = [ROLES[name] for name in self.known if name in ROLES]
@@ -229,12 +227,6 @@ class _Call:
             f"{self.name} needs {' and '.join(missing)}{' too' if given else ''}; give all of it, as in "
             f"{self.method}({how}){hint}"
         )
-
-    def _check_needed(self, given: Mapping[str, Any]) -> None:
-        """Raise where a whole table lacks what must be given."""
-        for name in self.needed[1:]:
-            if name not in given:
-                raise checks.InputError(f"the data have no {name}, which {self.name} needs; give {name}=... besides")
 
     def _renamed(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options under the names of roles."""

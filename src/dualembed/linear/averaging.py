@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgWarning
 
 from dualembed import checks
-from dualembed.arrays import Booleans, Floats, Integers
+from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.path import Average, solution_path, squared_error
 from dualembed.linear.sums import Sums, number_groups
@@ -259,34 +259,29 @@ def fold_weights(average: Average, sums: Sequence[Sums], folds: Integers, probes
 def _without_folds(
     path: RidgePath, shares: Floats, fine: Sums, folds: Integers, probes: Floats
 ) -> tuple[Floats, Floats]:
-    """(weights (E, P, m) of a path's candidates that have shares, without each of P folds, what each counts (E, P))."""
+    """(weights (E, P, m) of a path's candidates that have shares, without each of P folds, what each counts (E, P)).
+
+    A candidate's error is the mean over probes of the variance of f, to first order, over the groups that are left.
+    """
     few, at = fine.merged(folds), np.asarray(path.features(probes))
-    rests = [few.means_without(fold) for fold in range(few.groups)]
+    left = [(few.means(), folds >= 0), *((few.means_without(fold), folds != fold) for fold in range(few.groups))]
     used = np.flatnonzero(shares > 0)
-    weights, counts = np.zeros((len(used), len(rests), path.features.size)), np.zeros((len(used), len(rests)))
+    weights, errors = np.zeros((len(used), len(left), path.features.size)), np.zeros((len(used), len(left)))
     for number, candidate in enumerate(used):
-        penalty = path.ridges[candidate] * few.mean_square
-        whole = _mean_error(LinearSystem(*fine.means(), penalty), path.weights[candidate, 0], fine, at)
-        for fold, rest in enumerate(rests):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", LinAlgWarning)  # what is singular without a fold counts for nothing
-                system = LinearSystem(*rest, penalty)
-            theta = system.weights()
-            error = _mean_error(system, theta, fine, at, folds != fold)
-            if np.isfinite(error) and np.isfinite(whole):
-                ratio = error / whole if whole > 0 else 1.0
-                weights[number, fold], counts[number, fold] = theta, shares[candidate] / max(ratio, 1.0) ** 2
-    return weights, counts
-
-
-def _mean_error(
-    system: LinearSystem, theta: Floats, fine: Sums, at: Floats, used: Booleans | slice = slice(None)
-) -> float:
-    """The mean over probes, with features `at` (q, m), of the variance of f to first order, over the groups used."""
-    left = fine.target[used, :, 0] - fine.cross[used] @ theta
-    moves = at @ system.solve(left.T / fine.count[used].sum())
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.mean(np.var(moves, axis=1)) * moves.shape[1])
+        for way, (means, groups) in enumerate(left):
+            # What is singular without a fold counts for nothing.
+            with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
+                warnings.simplefilter("ignore", LinAlgWarning)
+                system = LinearSystem(*means, path.ridges[candidate] * few.mean_square)
+                theta = system.weights()
+                residual = fine.target[groups, :, 0] - fine.cross[groups] @ theta
+                moves = at @ system.solve(residual.T / fine.count[groups].sum())
+                errors[number, way] = np.mean(np.var(moves, axis=1)) * moves.shape[1]
+            weights[number, way] = theta
+    sound = np.isfinite(errors) & np.isfinite(errors[:, :1]) & np.isfinite(weights).all(axis=2)
+    ratios = np.divide(errors, errors[:, :1], out=np.ones_like(errors), where=sound & (errors[:, :1] > 0))
+    counts = np.where(sound, shares[used, None] / np.maximum(ratios, 1.0) ** 2, 0.0)
+    return np.where(sound[:, :, None], weights, 0.0)[:, 1:], counts[:, 1:]
 
 
 def excess(average: Average, rows: Rows, groups: Integers) -> list[Floats]:

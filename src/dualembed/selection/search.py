@@ -113,7 +113,12 @@ class MomentSample:
             return kernel_on(self.columns, widths, dimension)
         parts = [place for place in range(len(self.columns)) if place not in self.controls], list(self.controls)
         own = [kernel_on(tuple(self.columns[each] for each in part), widths[part], dimension) for part in parts]
-        return Sum(*own)
+        return Sum(SEARCH.instruments_first * own[0], own[1])
+
+    @property
+    def most_moments(self) -> int | None:
+        """Moments at most, where controls should not outnumber the instruments by far."""
+        return SEARCH.additive_moments if self.additive else None
 
     @property
     def amplitude(self) -> float:
@@ -230,7 +235,13 @@ def _refine_landmarks(
         steps.append(Choice("landmarks of f", f"{len(features.landmarks)}", numbers))
     most = min(max(size, level.dual), len(samples.target) // 2)
     centres = landmarks_among(samples.context, most, rng)
-    instruments = orthonormal(model.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
+    instruments = orthonormal(
+        model.instruments.kernel,
+        samples.context,
+        centres,
+        tolerance=level.tolerance,
+        most=samples.most_moments,
+    )
     return dataclasses.replace(model, features=features, instruments=of_unit_norm(instruments))
 
 
@@ -250,7 +261,8 @@ def _choose_at(search: MomentSample, level: Level, before: Model | None, *, rng:
     order = rng.permutation(len(inputs))  # the first rows are the landmarks of the regression
 
     def instruments(widths: Floats) -> Instruments:
-        return orthonormal(search.dual_kernel(widths), search.context, centres, tolerance=level.tolerance)
+        kernel = search.dual_kernel(widths)
+        return orthonormal(kernel, search.context, centres, tolerance=level.tolerance, most=search.most_moments)
 
     if before is not None:
         widths = before.widths * level.narrowing
