@@ -13,8 +13,10 @@ now and then many times as wide as usual cannot be planned with.
 
 Of the nine designs, eight are curves with one instrument, or with two of which one is irrelevant; demand is that of
 Hartford and others with ρ = 0.5, standardised, with one instrument and two controls. The three held-out designs are run
-where they are named. `sieve` is additive where x or z has several columns, which is better on other seeds than these;
-`sieve-tensor` is npiv as it comes, and `sieve-quantiles` has the other knots. On few cores set OPENBLAS_NUM_THREADS=1.
+where they are named. `sieve` is additive where x or z has several columns; `sieve-tensor` is npiv as it comes, and
+`sieve-quantiles` has the other knots. On seeds 100 to 111 with two instruments additive had the smaller errors in seven
+of eight cases by the median, in six by the mean; at 2,000 rows its coverage was lower for abs and step. On few cores
+set OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -90,9 +92,9 @@ def adaptive_sieve(
 
 
 def cross_validated_sieve(design: Design, seed: int) -> Answers:
-    """A sieve by cross-validation of the projected residual."""
-    sieve = CrossValidatedSieveIV(basis=additive(design), draws=1)
-    return Answers(sieve.fit(design.x, design.y, design.z).primal(design.test_x))
+    """A sieve by cross-validation of the projected residual; additive where x has several columns."""
+    basis = TensorSplines if design.x.shape[1] == 1 else AdditiveSplines
+    return Answers(CrossValidatedSieveIV(basis=basis, draws=1).fit(design.x, design.y, design.z).primal(design.test_x))
 
 
 def kernel_iv(design: Design, seed: int) -> Answers:

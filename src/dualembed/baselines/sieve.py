@@ -41,11 +41,11 @@ class SieveIV(eqx.Module):
 
         θ_J = M_J y,   M_J = (ψᵀP ψ)⁻ ψᵀP,   f_J = θ_Jᵀψ,   σ_J(x) = |ψ(x)ᵀ M_J diag(y - f_J)|.
 
-    x has 2^l pieces in every coordinate, z has 2^⌈(l + 2) dx / dz⌉ and one degree more. l ends where J √(log J) / s_J
-    exceeds 10 √n, with s_J the least singular value of ψᵀφ, both orthonormalised: 1 / s_J measures how ill-posed the
-    problem is. The dimension is the least J with sup_x |f_J - f_J'| / σ_JJ' <= 1.1 θ* for every larger J', but at most
-    the second largest; θ* is a quantile of the same supremum over x, J and J' of the bootstrap's f*_J - f*_J', with
-    f*_J = ψᵀM_J diag(y - f_J) ω and ω standard normal.
+    x has 2^l pieces in every coordinate, z has 2^⌈(l + 2) dx / dz⌉ (additive: 2^⌈l + 2 + log₂(dx / dz)⌉) and one degree
+    more. l ends where J √(log J) / s_J exceeds 10 √n, with s_J the least singular value of ψᵀφ, both orthonormalised:
+    1 / s_J measures how ill-posed the problem is. The dimension is the least J with sup_x |f_J - f_J'| / σ_JJ' at most
+    1.1 θ* for every larger J', and not above the second largest; θ* is a quantile of the same supremum over x, J and J'
+    of the bootstrap's f*_J - f*_J', with f*_J = ψᵀM_J diag(y - f_J) ω and ω standard normal.
 
     All this is as published and as in npiv, with four differences that make it better or possible: 999 draws, not 99;
     z has at most half as many functions as there are rows; a column of few values has no more functions than values;
@@ -134,7 +134,8 @@ def feasible_fits(sieve: SieveIV, x: Floats, y: Floats, z: Floats) -> list[Splin
         if np.array_equal(x, z):  # plain regression
             phi = psi
         else:
-            finest = math.ceil((level + 2) * x.shape[1] / z.shape[1])
+            pieces = sieve.basis.pieces(4 * 2**level, x.shape[1] / z.shape[1])
+            finest = max(0, math.ceil(round(math.log2(pieces), 9)))
             phi = instruments(sieve, z, 2 ** np.arange(finest, -1, -1), len(y))
         if not psi.size <= phi.size <= len(y) / 2:
             if fits:
@@ -179,8 +180,8 @@ def comparison_points(x: Floats) -> Floats:
 class CrossValidatedSieveIV(eqx.Module):
     """B-spline two-stage least squares with as many pieces as cross-validation of the projected residual asks for.
 
-    For each of 1, 2, 3, 4, 6, 8, ... pieces of x, and (4 pieces)^(dx / dz) of z, f is fitted without each of the folds
-    in turn, and judged on the fold by
+    For each of 1, 2, 3, 4, 6, 8, ... pieces of x, and (4 pieces)^(dx / dz) of z (additive: 4 pieces dx / dz), f is
+    fitted without each of the folds in turn, and judged on the fold by
 
         Σ_(i ≠ j) e_i P_ij e_j / n,   e = y - f(x),   P the projection onto the splines of z in 8 pieces,
 
@@ -269,7 +270,7 @@ def candidates(sieve: CrossValidatedSieveIV, x: Floats, z: Floats) -> Iterator[t
     rows, largest = len(x) - len(x) // sieve.folds, 0
     for segments in SEGMENTS:
         psi = sieve.basis.of(x, segments, degree=sieve.degree, breaks=sieve.breaks)
-        finest = math.ceil((4 * segments) ** (x.shape[1] / z.shape[1]))
+        finest = math.ceil(round(sieve.basis.pieces(4 * segments, x.shape[1] / z.shape[1]), 9))
         phi = instruments(sieve, z, range(finest, 0, -1), rows)
         if largest < psi.size <= phi.size <= rows / 2:
             yield psi, phi

@@ -90,6 +90,11 @@ class Splines(FeatureMap):
         columns = zip(range(self.dimension), self.breaks, self.degrees, strict=True)
         return self.combine(xp, [b_splines(xp, points[:, at], ends, degree) for at, ends, degree in columns])
 
+    @staticmethod
+    @abstractmethod
+    def pieces(count: int, share: float) -> float:
+        """Pieces of each coordinate that give as many functions as `count` of each of `share` times as many would."""
+
     @abstractmethod
     def combine(self, xp: Any, blocks: list[AnyArray]) -> AnyArray:
         """Features from the B-splines (n, size) of every coordinate."""
@@ -103,6 +108,11 @@ class TensorSplines(Splines):
     def size(self) -> int:
         """The product of the sizes."""
         return math.prod(self.sizes)
+
+    @staticmethod
+    def pieces(count: int, share: float) -> float:
+        """count^share."""
+        return float(count**share)
 
     def combine(self, xp: Any, blocks: list[AnyArray]) -> AnyArray:
         """φ(x) = ⊗_j b_j(x_j)."""
@@ -120,6 +130,11 @@ class AdditiveSplines(Splines):
     def size(self) -> int:
         """One more than the sum of the sizes less one."""
         return 1 + sum(size - 1 for size in self.sizes)
+
+    @staticmethod
+    def pieces(count: int, share: float) -> float:
+        """count times share."""
+        return count * share
 
     def combine(self, xp: Any, blocks: list[AnyArray]) -> AnyArray:
         """φ(x) = (1, b_1(x_1), b_2(x_2), ...)."""
