@@ -86,6 +86,9 @@ class Search:
     most_negative : float
         Lowest eigenvalue of products across folds over the penalty, below which all rows are multiplied together:
         with more noise than signal, the cure does more harm than the bias.
+    no_better : float
+        What instruments and controls apart may leave of treatments, over what both together leave, to be told apart:
+        noise decides otherwise where they tell the same.
     additive_moments : int
         Moments at most where instruments and controls are apart: each of the controls' adds noise to what the
         instruments tell of a treatment.
@@ -140,6 +143,7 @@ class Search:
     final_landmarks: tuple[int, int] = (500, 1000)
     rows_a_landmark: int = 20
     most_negative: float = -4.0
+    no_better: float = 1.02
     additive_moments: int = 30
     instruments_first: float = 10.0
     few_moments: float = 0.03

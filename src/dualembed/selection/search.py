@@ -215,7 +215,7 @@ def _tell_controls_apart(
         each = cross_fit(context[:, list(controls)], treatment, blocks, uses=uses, rng=rng, beside=beside)[0]
         joint += float(np.mean((treatment - both) ** 2)) / spread
         apart += float(np.mean((treatment - each) ** 2)) / spread
-    additive = apart <= joint
+    additive = apart <= SEARCH.no_better * joint
     answer = "instruments and controls apart" if additive else "instruments and controls together"
     numbers = {"left of treatments by both together": joint, "by each apart": apart}
     return dataclasses.replace(samples, additive=additive), [Choice("interactions in the dual", answer, numbers)]
