@@ -123,8 +123,8 @@ def test_a_constant_category_takes_no_place_among_the_endogenous_columns() -> No
     table = pd.DataFrame({"place": "here", "price": X[:, 0]})
     model = de.IVRegressor(primal="linear", dual="linear").fit(table, Y, instruments=INSTRUMENT)
     assert [name for name, _ in model.diagnostics_.first_stage] == ["price"]
-    constant = de.IVRegressor(primal="linear", dual="linear").fit(table[["place"]], Y, instruments=INSTRUMENT)
-    assert constant.diagnostics_.first_stage == ()
+    with pytest.raises(de.InputError, match=r"no column of X varies \(place\)"):
+        de.IVRegressor(primal="linear", dual="linear").fit(table[["place"]], Y, instruments=INSTRUMENT)
 
 
 def test_columns_without_names_are_called_by_what_they_are() -> None:
@@ -141,7 +141,7 @@ def test_columns_without_names_are_called_by_what_they_are() -> None:
     assert seen[0]["x0"].tolist() == kind.tolist()
     np.testing.assert_allclose(seen[0]["control"], control)
     model = de.IVRegressor(primal="linear", dual="linear").fit(
-        X, Y, instruments=np.stack([INSTRUMENT, control], axis=1), controls=control
+        X, Y, instruments=np.stack([INSTRUMENT, INSTRUMENT**2], axis=1), controls=control
     )
     assert [coding.names for coding in (model.coding_, model.instruments_, model.controls_)] == [
         ["x0"],
@@ -155,7 +155,7 @@ def test_names_of_categories_reach_columns_without_names() -> None:
     kind = RNG.integers(3, size=ROWS).astype(float)
     linear = {"primal": "linear", "dual": "linear"}
     model = de.IVRegressor(categorical_features=["x0"], **linear).fit(
-        kind[:, None], Y, instruments=RNG.normal(size=ROWS)
+        kind[:, None], Y, instruments=np.stack([kind == 1, kind == 2], axis=1).astype(float)
     )
     assert model.coding_.dimension == 3
     model = de.IVRegressor(categorical_features=["control"], **linear).fit(X, Y, controls=kind)
@@ -240,3 +240,94 @@ def test_weights_of_samples_are_for_r_squared_and_refused_with_instruments() -> 
     assert plain.score(X, Y, sample_weight=weights) == pytest.approx(plain.score(X[:100], Y[:100]))
     with pytest.raises(de.InputError, match="sample_weight has no use with instruments"):
         fitted("iv").score(X, Y, instruments=INSTRUMENT, sample_weight=weights)
+
+
+LINE = {"primal": "linear", "dual": "linear"}
+
+
+def columns_of_a_line(rows: int = 400, seed: int = 0) -> dict[str, np.ndarray]:
+    """y = 2 x + w + 3 u with a hidden u, an instrument z and a control w."""
+    rng = np.random.default_rng(seed)
+    z, w, u, e = rng.normal(size=(4, rows))
+    x = z + 0.5 * w + u
+    return {"x": x, "y": 2 * x + w + 3 * u + e, "z": z, "w": w}
+
+
+@pytest.mark.parametrize(
+    ("instruments", "controls", "message"),
+    [
+        ("z", None, r"2 endogenous columns \(price, other\) cannot be told apart by 1 instrument"),
+        ("w", "w", "says the same as"),
+        ("one", None, r"no instrument varies \(instrument\)"),
+    ],
+)
+def test_lines_that_are_not_identified_are_refused_by_name(instruments: str, controls: Any, message: str) -> None:
+    columns = columns_of_a_line()
+    columns["one"] = np.ones(400)
+    x = pd.DataFrame({"price": columns["x"], "other": columns["x"] ** 2})
+    x = x if instruments == "z" else x[["price"]]
+    given = {} if controls is None else {"controls": columns[controls]}
+    with pytest.raises(de.InputError, match=message):
+        de.IVRegressor(**LINE).fit(x, columns["y"], instruments=columns[instruments], **given)
+
+
+def test_fewer_rows_than_columns_are_refused_with_instruments() -> None:
+    columns = columns_of_a_line(6)
+    many = np.random.default_rng(1).normal(size=(6, 8))
+    with pytest.raises(de.InputError, match="rows"):
+        de.IVRegressor(**LINE).fit(columns["x"], columns["y"], instruments=columns["z"], controls=many)
+
+
+def test_a_line_has_one_error_and_that_is_two_stage_least_squares() -> None:
+    columns = columns_of_a_line()
+    model = de.IVRegressor(**LINE).fit(columns["x"], columns["y"], instruments=columns["z"], controls=columns["w"])
+    design = np.stack([columns["x"], columns["w"], np.ones(400)], axis=1)
+    exogenous = np.stack([columns["z"], columns["w"], np.ones(400)], axis=1)
+    inverse = np.linalg.inv(exogenous.T @ design)
+    beta = inverse @ exogenous.T @ columns["y"]
+    scores = exogenous * (columns["y"] - design @ beta)[:, None]
+    stderr = np.sqrt(np.diag(inverse @ scores.T @ scores @ inverse.T) * 400 / 397)
+    np.testing.assert_allclose(model.coef_, beta[:2], rtol=1e-9)
+    np.testing.assert_allclose(model.coef_stderr_, stderr[:2], rtol=1e-8)
+    answer = model.effect(0.0, 1.0)
+    assert (answer.value, answer.stderr) == (pytest.approx(beta[0]), pytest.approx(stderr[0]))
+    assert model.linear_.params["x0"] == pytest.approx(beta[0])
+    assert model.linear_.std_errors["x0"] == pytest.approx(stderr[0])
+    assert model.summary().headline.stderr == pytest.approx(stderr[0])
+    assert list(model.linear_.tidy().columns)[:3] == ["term", "estimate", "std_error"]
+
+
+def test_categories_among_controls_leave_the_coefficients_there() -> None:
+    columns = columns_of_a_line()
+    region = np.random.default_rng(2).choice(["north", "south", "west"], size=400)
+    model = de.IVRegressor(**LINE).fit(
+        columns["x"], columns["y"], instruments=columns["z"], controls=pd.DataFrame({"region": region})
+    )
+    assert model.coef_names_ == ("x0", "region=south", "region=west")
+    assert abs(model.coef_[0] - 2) < 4 * model.coef_stderr_[0]
+
+
+def test_few_clusters_have_intervals_of_few_degrees_of_freedom() -> None:
+    columns = columns_of_a_line(600)
+    groups = np.arange(600) % 10
+    model = de.IVRegressor(**LINE).fit(columns["x"], columns["y"], instruments=columns["z"], groups=groups)
+    answer = model.effect(0.0, 1.0)
+    assert answer.freedom == 9
+    lower, upper = model.interval([[1.0]])
+    assert (upper - lower)[0] / 2 == pytest.approx(model.predict([[1.0]], return_std=True)[1][0] * 2.262, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
+def test_with_weak_instruments_and_controls_the_default_is_no_worse_than_two_stage_least_squares() -> None:
+    errors = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        controls, (z, u, e) = rng.normal(size=(1500, 6)), rng.normal(size=(3, 1500))
+        x = 0.12 * z + controls @ [0.5, -0.5, 0.3, 0, 0, 0] + u  # an F of about 20
+        y = 1.0 * x + controls @ [1, 0, 0, -1, 0.5, 0] + 1.5 * u + e
+        model = de.IVRegressor().fit(x[:, None], y, instruments=z, controls=controls)
+        answer = model.ask(model.mean_derivative(0))
+        errors.append([answer.value - 1, model.linear_.params["x0"] - 1, abs(answer.value - 1) / answer.stderr])
+    ours, theirs, sizes = np.array(errors).T
+    assert np.sqrt(np.mean(ours**2)) < 1.2 * np.sqrt(np.mean(theirs**2))  # plain regression would be off by 0.7
+    assert np.all(sizes < 3)

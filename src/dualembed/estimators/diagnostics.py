@@ -162,11 +162,13 @@ def first_stage_warnings(stage: FirstStage, linear: LinearResults | None) -> lis
         weak = [each for each in weak if each[0] in worrying or (linear.weak and not worrying)]
     if not weak:
         return []
-    named = ", ".join(f"{name} ({100 * share:.2g} % of its variance on rows left out)" for name, share in weak)
-    tests = [] if linear is None else [test.sentence.rstrip(".") for test in linear.first_stage if test.worry]
+    strength = (
+        {} if linear is None else {test.column: f", first-stage F {test.statistic:.3g}" for test in linear.first_stage}
+    )
+    named = ", ".join(f"{name} ({100 * share:.2g} % of its variance{strength.get(name, '')})" for name, share in weak)
     return [
-        f"the instruments are weak for {named}, so that the data say little about its effect; look for stronger ones",
-        *tests,
+        f"the instruments are weak for {named}, so that the data say little about its effect and its interval may be "
+        "too short; look for stronger instruments"
     ]
 
 

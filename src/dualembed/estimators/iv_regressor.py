@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, LinearResults, Question, Task
+from dualembed.answers.answer import outside_warning
+from dualembed.answers.question import share_of
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
 from dualembed.data.table import Table
@@ -410,7 +412,9 @@ class IVRegressor(RegressorMixin, Effects):
         return "coef_" in vars(self)
 
     def _question_warnings(self, question: Question) -> tuple[str, ...]:
-        return () if self._is_line else super()._question_warnings(question)  # a line is the same everywhere
+        if self._is_line:  # which is the same everywhere: what strays in other ways alone is outside
+            return outside_warning(share_of(question.flat()[1], question.strays() > 0))
+        return super()._question_warnings(question)
 
     @property
     def _measure(self) -> str:
