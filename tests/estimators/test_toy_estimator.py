@@ -65,7 +65,7 @@ class DecayRegressor(TransitionEstimator):
         """Learn h from transitions, one a row."""
         return self._fit(Table.of(states=states, costs=costs, next_states=next_states, episodes=episodes))
 
-    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> Any:
+    def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> Any:
         columns["reward"] = as_column("costs", table.costs, len(columns["state"]))
         return de.problems.PolicyEvaluation(de.sources.Dataset(**columns), self.rate)
 

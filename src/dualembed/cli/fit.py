@@ -263,8 +263,8 @@ def _read(request: FitRequest) -> FitData:
     if "terminated" in task.takes and "terminated" not in columns and request.columns.get("terminated") is None:
         used = {name for own in columns.values() for name in own}
         others = {name: whole[name].unique().to_pylist() for name in whole.column_names if name not in used}
-        worries = (*data.warnings, *unused_end_marks(others, "--terminated {}"))
-        data = dataclasses.replace(data, warnings=worries)
+        notes = (*data.warnings, *unused_end_marks(others, "--terminated {}"))
+        data = dataclasses.replace(data, warnings=notes)
     return FitData(rows.table, rows.dropped, columns, categories, data, settings)
 
 

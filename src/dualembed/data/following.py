@@ -86,8 +86,8 @@ def following_rows(
     if not len(kept):
         raise InputError("no row is followed by another of its episode; give next_states, or rows of whole episodes")
     rows, after = order[kept], order[kept + goes_on[kept]]
-    worries = () if time is None else _gaps(times, rows[goes_on[kept]], after[goes_on[kept]])
-    return Following(rows, after, numbers, worries)
+    notes = () if time is None else _gaps(times, rows[goes_on[kept]], after[goes_on[kept]])
+    return Following(rows, after, numbers, notes)
 
 
 def as_times(given: Any) -> np.ndarray:

@@ -94,8 +94,8 @@ class Table:
         columns = {**kept.columns, "next_states": take(self.states, found.after)}
         if "next_actions" in derives and self.next_actions is None and self.actions is not None:
             columns["next_actions"] = take(self.actions, found.after)
-        worries = (*self.warnings, *found.warnings)
-        return dataclasses.replace(kept, columns=columns, warnings=worries, left_out=found.left_out)
+        notes = (*self.warnings, *found.warnings)
+        return dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""

@@ -19,7 +19,9 @@ from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.candidates import Functional, Headline
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems import ActionValue
+from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
+from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import evaluate_features
 
 ACTIONS = 12  # that are compared
@@ -115,9 +117,9 @@ class ActionValueEvaluator(PolicyValueEstimator):
         policy: Any = None,
         *,
         reward_known: bool = False,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         categorical_features: Any = None,
         random_state: Any = 0,
     ) -> None:
@@ -278,8 +280,8 @@ class ActionValueEvaluator(PolicyValueEstimator):
         """Next actions too, where no policy says what they are."""
         return self.task.derives if self.policy is None else ("next_states",)
 
-    def _begin(self, table: Table) -> Any:
-        problem = super()._begin(table)
+    def _fit_first(self, table: Table) -> Any:
+        problem = super()._fit_first(table)
         if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
             weights = self.solution_.row_weights(problem, self._mean_features(self.starts_.parts[0][1]))
             self._add_warnings(low_overlap(weights, self.discount ** step_numbers(table.episodes)))
@@ -338,9 +340,9 @@ class ActionValueEvaluator(PolicyValueEstimator):
         """How actions are coded."""
         return self.schema_.codings["actions"]
 
-    def _coded(self, table: Table) -> dict[str, Coding]:
+    def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""
-        codings = super()._coded(table)
+        codings = super()._fit_codings(table)
         tables, discrete = [table.actions], _discrete(table.actions)
         if table.next_actions is not None:
             tables.append(table.next_actions)
@@ -399,7 +401,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
             return np.repeat(every[None], len(given), axis=0), shares
         return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
 
-    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> ActionValue:
+    def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> ActionValue:
         rows = len(columns["state"])
         if table.next_actions is not None:
             actions, shares = self.actions_.encode(table.next_actions)[:, None], np.ones((rows, 1))

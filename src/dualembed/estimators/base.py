@@ -107,9 +107,9 @@ class Estimator(Answering):
         """
         with self._transaction(fitted=True) as draft:
             if self.__sklearn_is_fitted__():
-                draft._go_on(table)
+                draft._fit_more(table)
             else:
-                draft._begin(table)
+                draft._fit_first(table)
             draft._add_warnings(table.warnings)
         return self
 
@@ -294,24 +294,24 @@ class Estimator(Answering):
         """Learn from the data, or stay as it was where that fails."""
         table = table.arranged(self._derives)
         with self._transaction() as draft:
-            draft._begin(table)
+            draft._fit_first(table)
             draft._add_warnings(table.warnings)
         return self
 
     @abstractmethod
-    def _begin(self, table: Table) -> Any:
+    def _fit_first(self, table: Table) -> Any:
         """Learn from the first rows."""
 
     @abstractmethod
-    def _go_on(self, table: Table) -> Any:
+    def _fit_more(self, table: Table) -> Any:
         """Learn from more rows."""
 
     def _code(self, table: Table) -> None:
         """Choose how columns are coded."""
-        self.schema_ = Schema(self._coded(table), table.names, table.digest)
+        self.schema_ = Schema(self._fit_codings(table), table.names, table.digest)
 
     @abstractmethod
-    def _coded(self, table: Table) -> dict[str, Coding]:
+    def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The coding of every table, by role."""
 
     def _codings(self) -> list[Coding]:

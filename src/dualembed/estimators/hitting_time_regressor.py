@@ -15,7 +15,9 @@ from dualembed.estimates import pluralise
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
+from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
+from dualembed.spaces.base import SpaceLike
 
 FEW_ARRIVALS = 10  # transitions into the target, below which times are little more than a guess
 
@@ -121,9 +123,9 @@ class HittingTimeRegressor(TransitionEstimator):
         self,
         target: Any,
         *,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         categorical_features: Any = None,
         random_state: Any = 0,
     ) -> None:
@@ -324,15 +326,15 @@ class HittingTimeRegressor(TransitionEstimator):
 
     equation_error = TransitionEstimator.error  # as it was called first
 
-    def _begin(self, table: Table) -> Any:
+    def _fit_first(self, table: Table) -> Any:
         self.timed_ = table.durations is not None
-        problem = super()._begin(table)
+        problem = super()._fit_first(table)
         self.shortest_, self.arrivals_, self.departures_ = np.inf, 0, 0
         self._count(table, problem.source.table)
         return problem
 
-    def _go_on(self, table: Table) -> Any:
-        problem = super()._go_on(table)
+    def _fit_more(self, table: Table) -> Any:
+        problem = super()._fit_more(table)
         self._count(table, problem.source.table)
         return problem
 
@@ -396,7 +398,7 @@ class HittingTimeRegressor(TransitionEstimator):
         found = self._at(points)
         return found, self._std(points, strays) if return_std else np.zeros(len(found))
 
-    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> HittingTime:
+    def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> HittingTime:
         columns["arrived"] = self._inside(table.next_states)
         if not hasattr(self, "function_") and columns["arrived"].all() and self._inside(table.states).all():
             raise checks.InputError(

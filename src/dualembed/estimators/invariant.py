@@ -33,7 +33,9 @@ from dualembed.estimators.learning import RowSample
 from dualembed.estimators.signatures import takes_inputs
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import Invariance
+from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
+from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import evaluate_features, to_numpy
 
 NOISE = 0.1  # of "noise", in standard deviations of each column
@@ -48,7 +50,7 @@ class Invariant(Estimator):
     draws: int
     test_draws: int
 
-    def _begin(self, table: Table) -> None:
+    def _fit_first(self, table: Table) -> None:
         require_2d(table.X)
         self._set_feature_names(table.X)
         if table.y is None:
@@ -57,15 +59,15 @@ class Invariant(Estimator):
         checks.count("test_draws", self.test_draws)
         self._code(table)
         x, y, groups = self._samples(table)
-        problem = self._posed(x, y, seed=self.seed_)
-        self._learn(problem, groups=groups)
+        problem = self._make_problem(x, y, seed=self.seed_)
+        self._solve_problem(problem, groups=groups)
         self._keep_rows(x, problem.source.table["z"][:, 0])
 
-    def _go_on(self, table: Table) -> None:
+    def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
         x, y, groups = self._samples(table)
-        problem = self._posed(x, y, seed=self.seed_ + 3 + self.diagnostics_.rows)
-        self._learn_more(problem, groups=groups)
+        problem = self._make_problem(x, y, seed=self.seed_ + 3 + self.diagnostics_.rows)
+        self._extend_solution(problem, groups=groups)
         if self.sample_ is not None:
             self._keep_rows(x, problem.source.table["z"][:, 0])
 
@@ -79,7 +81,7 @@ class Invariant(Estimator):
         """How X itself is coded."""
         return self.schema_.codings["X"]
 
-    def _coded(self, table: Table) -> dict[str, Coding]:
+    def _fit_codings(self, table: Table) -> dict[str, Coding]:
         x = self._numbers(table.X)
         x = x[order_at_random(x)]  # as it is varied
         self.seed_ = self._seed()
@@ -100,7 +102,7 @@ class Invariant(Estimator):
         if hasattr(self, "function_"):
             self._check_columns(table.X)
         x, y, groups = self._samples(table)
-        return self._posed(x, y, seed=self.seed_ + 2), groups
+        return self._make_problem(x, y, seed=self.seed_ + 2), groups
 
     def _samples(self, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """X, what the equation's other side is, and groups, in an order that is not the table's.
@@ -125,7 +127,7 @@ class Invariant(Estimator):
         words = f"the prediction at {self._describe_typical(self.coding_.encode(row))}"
         return self._mean_at(words, row[:, None], np.ones((1, 1)), strays=np.zeros((1, 1)), groups=None)
 
-    def _posed(self, x: np.ndarray, y: np.ndarray, *, seed: int) -> Any:
+    def _make_problem(self, x: np.ndarray, y: np.ndarray, *, seed: int) -> Any:
         drawn = samplers.draws(seed, self.variation_, x, self.draws)
         coded = self.coding_.encode(drawn.reshape(-1, drawn.shape[2]))
         z = coded.reshape(*drawn.shape[:2], -1)
@@ -347,9 +349,9 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         draws: int = 10,
         *,
         test_draws: int = 20,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         random_state: Any = 0,
     ) -> None:
         self.sampler = sampler
@@ -555,9 +557,9 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         loss: str = "logistic",
         *,
         test_draws: int = 20,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         random_state: Any = 0,
     ) -> None:
         self.sampler = sampler

@@ -31,7 +31,9 @@ from dualembed.estimators.effects import Effects
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import coded_root, fit_linear
 from dualembed.problems import InstrumentalVariables
+from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
+from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
 
 
@@ -130,9 +132,9 @@ class IVRegressor(RegressorMixin, Effects):
     def __init__(
         self,
         *,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         categorical_features: Any = None,
         random_state: Any = 0,
     ) -> None:
@@ -313,7 +315,7 @@ class IVRegressor(RegressorMixin, Effects):
 
     moment_error = Effects.error  # as it was called first
 
-    def _begin(self, table: Table) -> None:
+    def _fit_first(self, table: Table) -> None:
         if table.instruments is None and table.controls is None:
             require_2d(table.X)  # as scikit-learn wants it of what is fitted to (X, y) alone
         self._set_feature_names(table.X)
@@ -323,18 +325,18 @@ class IVRegressor(RegressorMixin, Effects):
         problem, groups = self._problem(table)
         refusal = self._fit_linear(table, groups)
         problem, labels = _mixed(problem, groups)
-        self._learn(problem, groups=labels)
+        self._solve_problem(problem, groups=labels)
         self._add_warnings(refusal)
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
 
-    def _go_on(self, table: Table) -> None:
+    def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
         problem, labels = _mixed(*self._problem(table))
         before = self.diagnostics_
         self.linear_ = None  # it needs all rows at once
-        self._learn_more(problem, groups=labels)
+        self._extend_solution(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
         if self.sample_ is not None:
@@ -369,12 +371,12 @@ class IVRegressor(RegressorMixin, Effects):
             names, width = _coordinates(self.coding_), self.instruments_.dimension
             found = first_stage(problem, names, width, groups=groups, seed=self._seed())
             stage = found if found.shares else before
-        worries = first_stage_warnings(stage, self.linear_)
-        self._add_warnings(worries, first_stage=stage.shares, first_stage_rows=stage.rows)
-        for worry in worries if stage is not before else ():
-            warnings.warn(worry, ReliabilityWarning, stacklevel=4)
+        notes = first_stage_warnings(stage, self.linear_)
+        self._add_warnings(notes, first_stage=stage.shares, first_stage_rows=stage.rows)
+        for note in notes if stage is not before else ():
+            warnings.warn(note, ReliabilityWarning, stacklevel=4)
 
-    def _coded(self, table: Table) -> dict[str, Coding]:
+    def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
         asked = self.categorical_features
         named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]

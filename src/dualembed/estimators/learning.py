@@ -94,7 +94,7 @@ class Learner(BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _learn(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
+    def _solve_problem(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
         """Solve the problem and keep what the questions below need.
 
         `headline` is the question that matters most, where there is one.
@@ -167,7 +167,7 @@ class Learner(BaseEstimator):
     def _add_returns(self, problem: Problem, labels: Any, groups: Groups) -> None:
         """Keep what whole episodes of the problem's rows earned, where that says something of f."""
 
-    def _learn_more(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
+    def _extend_solution(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
         """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
         if self.solution_ is None:
             raise checks.InputError(

@@ -13,7 +13,9 @@ from dualembed.data.policies import numbers
 from dualembed.data.table import Table
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import FirstExit
+from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
+from dualembed.spaces.base import SpaceLike
 
 
 class LinearControl(TransitionEstimator):
@@ -91,9 +93,9 @@ class LinearControl(TransitionEstimator):
     def __init__(
         self,
         *,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         categorical_features: Any = None,
         random_state: Any = 0,
     ) -> None:
@@ -165,7 +167,7 @@ class LinearControl(TransitionEstimator):
 
     equation_error = TransitionEstimator.error  # as it was called first
 
-    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> FirstExit:
+    def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> FirstExit:
         rows = len(columns["state"])
         if table.terminal is None:
             raise checks.InputError(

@@ -19,7 +19,9 @@ from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.averaging import Groups
 from dualembed.linear.candidates import Headline
 from dualembed.problems import PolicyEvaluation
+from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
+from dualembed.spaces.base import SpaceLike
 
 NO_STARTS = (
     "Where episodes start is not known, and with it what the policy is worth from there; label each row's "
@@ -113,9 +115,9 @@ class PolicyEvaluator(PolicyValueEstimator):
         discount: float = 0.99,
         *,
         reward_known: bool = False,
-        solver: Any = "auto",
-        primal: Any = "auto",
-        dual: Any = "auto",
+        solver: SolverLike = "auto",
+        primal: SpaceLike = "auto",
+        dual: SpaceLike = "auto",
         categorical_features: Any = None,
         random_state: Any = 0,
     ) -> None:
@@ -204,11 +206,11 @@ class PolicyEvaluator(PolicyValueEstimator):
         plain = self.mean_return()
         if plain is None or abs(plain.value - answer.value) <= APART * np.hypot(plain.stderr, answer.stderr):
             return answer
-        worry = (
+        note = (
             f"the plain mean of the episodes' returns is {plain}, further from the answer than their errors explain: "
             "states may not tell all that matters for what follows, or rows are not what they are taken for"
         )
-        return dataclasses.replace(answer, warnings=(*answer.warnings, worry))
+        return dataclasses.replace(answer, warnings=(*answer.warnings, note))
 
     def _value_at(self, initial_states: Any) -> Question:
         points, strays = self._coding().locate(initial_states)
@@ -254,14 +256,14 @@ class PolicyEvaluator(PolicyValueEstimator):
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
-    def _begin(self, table: Table) -> Any:
-        problem = super()._begin(table)
+    def _fit_first(self, table: Table) -> Any:
+        problem = super()._fit_first(table)
         self._record_overlap(problem, np.zeros(0))
         return problem
 
-    def _go_on(self, table: Table) -> Any:
+    def _fit_more(self, table: Table) -> Any:
         before = self.diagnostics_
-        problem = super()._go_on(table)
+        problem = super()._fit_more(table)
         if self.weights_ is None and before.overlap is not None:  # of a model saved when weights were not kept
             self._add_warnings([], overlap=before.overlap)
         else:
@@ -296,7 +298,7 @@ class PolicyEvaluator(PolicyValueEstimator):
         overlap = overlap_of(self.weights_)
         self._add_warnings([overlap.warning] if overlap.warning else [], overlap=overlap)
 
-    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> PolicyEvaluation:
+    def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> PolicyEvaluation:
         rows = len(columns["state"])
         columns["reward"] = as_column("rewards", table.rewards, rows)
         if table.terminated is not None:

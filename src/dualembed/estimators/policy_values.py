@@ -148,15 +148,15 @@ class PolicyValueEstimator(TransitionEstimator):
         mean = float(visits @ fit.density(representer, np.asarray(fit.places)) / visits.sum())
         return np.where(self._unseen(points) > 0, np.nan, fit.density(representer, points) / mean)
 
-    def _begin(self, table: Table) -> Any:
-        problem = super()._begin(table)
+    def _fit_first(self, table: Table) -> Any:
+        problem = super()._fit_first(table)
         self.starts_ = self._question_of(problem, table)
         self._add_warnings(out_of_order(problem.source.table, table.episodes))
         self._judge()
         return problem
 
-    def _go_on(self, table: Table) -> Any:
-        problem = super()._go_on(table)
+    def _fit_more(self, table: Table) -> Any:
+        problem = super()._fit_more(table)
         if self.starts_ is not None:
             self.starts_ = self._joined(self.starts_, self._question_of(problem, table))
         self._judge()

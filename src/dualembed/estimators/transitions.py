@@ -32,29 +32,29 @@ class TransitionEstimator(Estimator):
     left_out_: int = 0  # rows of which it was not known what follows
 
     @abstractmethod
-    def _posed(self, columns: dict[str, np.ndarray], table: Table) -> Any:
+    def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> Any:
         """The problem of the coded columns `state` and `next_state`, and of others of the data that it needs."""
 
-    def _begin(self, table: Table) -> Any:
+    def _fit_first(self, table: Table) -> Any:
         """Learn from the first rows; their problem."""
         self._code(table)
         problem, groups = self._problem(table)
         self._set_feature_names(table.states)
         self.left_out_ = table.left_out
-        worries = unseen_levels(problem, self._codings())
+        notes = unseen_levels(problem, self._codings())
         self.levels_ = self._levels(problem, ())
-        self._learn(problem, groups=groups, headline=self._headline(problem, table))
+        self._solve_problem(problem, groups=groups, headline=self._headline(problem, table))
         self._keep_sample(problem, table)
-        self._add_warnings(worries)
+        self._add_warnings(notes)
         return problem
 
-    def _go_on(self, table: Table) -> Any:
+    def _fit_more(self, table: Table) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(table)
         self.left_out_ += table.left_out
         if self.levels_ is not None:
             self.levels_ = self._levels(problem, self.levels_)
-        self._learn_more(problem, groups=groups, headline=self._headline(problem, table))
+        self._extend_solution(problem, groups=groups, headline=self._headline(problem, table))
         if self.sample_ is not None:
             self._keep_sample(problem, table)
         return problem
@@ -124,7 +124,7 @@ class TransitionEstimator(Estimator):
         """The question that matters most; None where there is none."""
         return None
 
-    def _coded(self, table: Table) -> dict[str, Coding]:
+    def _fit_codings(self, table: Table) -> dict[str, Coding]:
         tables = table.states, table.next_states
         return {"states": Coding.fit("states", *tables, categorical=self.categorical_features)}
 
@@ -135,7 +135,7 @@ class TransitionEstimator(Estimator):
         rows, following = (len(column) for column in columns.values())
         if rows != following:
             raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
-        return self._posed(columns, table), self._groups(table, rows)
+        return self._make_problem(columns, table), self._groups(table, rows)
 
     def _groups(self, table: Table, rows: int) -> np.ndarray | None:
         """The number (n,) of each row's group: its episode, where there are no others."""
