@@ -103,6 +103,7 @@ class IVRegressor(RegressorMixin, Effects):
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
+            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --out effect.dualembed',
         ),
     )
 
