@@ -37,6 +37,7 @@ class FitRequest:
     settings: dict[str, Any]
     categories: str | None
     drop_missing: bool
+    formula: str | None = None
 
     @property
     def task(self) -> Task:
@@ -47,6 +48,7 @@ class FitRequest:
     def command(self) -> str:
         """The command that asks for the same."""
         given: dict[str, Any] = {option_of(role): spec for role, spec in self.columns.items() if spec is not None}
+        given |= {"--formula": self.formula} if self.formula is not None else {}
         given |= {option_of(name): value for name, value in self.settings.items()}
         given |= {"--categorical": self.categories} if self.categories else {}
         words = ["dualembed", "fit", self.name, str(self.table), "--out", str(self.out)]
@@ -75,6 +77,7 @@ def fit_command() -> Callable[..., None]:
             settings=settings,
             categories=given["categorical"],
             drop_missing=given["drop_missing"],
+            formula=given["formula"],
         )
         _check(request)
         _run(request, as_json=given["as_json"])
@@ -99,6 +102,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
     for word, role in sorted(roles.items(), key=lambda item: list(ROLES).index(item[1].name)):
         shown = typer.Option(role.option, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
         yield parameter(word, Annotated[str | None, shown], default=None)
+    yield parameter("formula", Annotated[str | None, _FORMULA], default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
         kind: Any = str if setting.condition else float
         default = False if setting.default is None else f"{setting.default:g}"
@@ -118,6 +122,11 @@ def _parameters() -> Iterator[inspect.Parameter]:
 
 
 _CATEGORICAL = typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does.")
+_FORMULA = typer.Option(
+    metavar="FORMULA",
+    help="Of iv: columns by a formula, in place of --x, --y, --instrument and --control: 'y ~ [x ~ z] + controls', or "
+    "'y ~ controls | x ~ z'. Terms such as log(a), a:b and C(a) take formulaic; predictions need them as columns.",
+)
 
 
 def _named(text: str) -> Any:
@@ -133,6 +142,10 @@ def _check(request: FitRequest) -> None:
     task = task_named(request.name)
     _check_options(task, request.columns)
     _check_settings(task, request)
+    if request.formula is not None:
+        from dualembed.cli.formula import check_formula
+
+        check_formula(task, request.formula, request.columns)
     check_exists(request.table.expanduser())
     check_writable("--out", request.out, request.table)
     if request.report is not None:
@@ -250,7 +263,13 @@ def _read(request: FitRequest) -> FitData:
 
     task, whole = request.task, read_table(request.table)
     roles, needed = task.roles, {"needs": task.needs, "derives": task.derives}
-    columns = columns_by_role(roles, request.columns, whole.column_names, **needed)
+    asked = request.columns
+    if request.formula is not None:
+        from dualembed.cli.formula import with_terms
+
+        whole, named = with_terms(request.formula, whole)
+        asked = {**asked, **named}
+    columns = columns_by_role(roles, asked, whole.column_names, **needed)
     rows = prepare(whole, columns, derives=task.derives, drop=request.drop_missing)
     check_varying(rows.table, columns)
     categories = categories_in(rows.table, columns, request.categories)

@@ -28,6 +28,7 @@ INDEX = Path(__file__).parent.parent / "estimators" / "index.json"
 PLUG_INS = "dualembed.estimators"  # entry points: the name of a task, and the class that has it
 ASKED = "dualembed.task"  # where a context keeps the task that help is asked about
 WIDTH = 76
+IN_FORMULAS = ("X", "y", "instruments", "controls")  # roles that a formula names
 COLUMNS = (
     "COLUMNS are names with commas between them, or the start of names with an asterisk, as in 's*'; a name with a "
     "comma in it stands in double quotes, as in '\"left, right\",speed'. Text names categories."
@@ -87,6 +88,11 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def takes_formula(task: Task) -> bool:
+    """Whether --formula may stand in the place of a task's options for columns."""
+    return {*IN_FORMULAS} <= {role.name for role in task.roles}
+
+
 def examples(*given: tuple[str, str]) -> str:
     """A paragraph of commands, for tasks and arguments; long ones go on in further lines, before an option."""
     lines = ["\b", "Examples:"]
@@ -137,7 +143,7 @@ class FitCommand(TyperCommand):
 
 
 def _about(task: Task) -> str:
-    """What a task does, which columns it needs and may have, and two examples."""
+    """What a task does, which columns it needs and may have, and examples."""
     needs = [ROLES[name].option for name in task.needs if name not in task.derives]
     needs += [setting.option for setting in task.settings if setting.default is None]
     derives = [ROLES[name].option for name in task.derives]
@@ -172,6 +178,8 @@ def _order(task: Task) -> Any:
 
 
 def _of_use(parameter: str | None, task: Task) -> bool:
+    if parameter == "formula":
+        return takes_formula(task)
     return parameter not in set().union(*map(_words, known_tasks().values())) or parameter in _words(task)
 
 

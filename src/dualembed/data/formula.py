@@ -174,7 +174,13 @@ class FormulaColumns:
 
     @property
     def table(self) -> Table:
-        """All but what is absorbed, as an estimator takes it: X, y, instruments and controls."""
+        """X, y, instruments and controls, as an estimator takes them; refused where there is something to absorb."""
+        if self.absorbed is not None:
+            factors = self.absorbed.column_names
+            raise InputError(
+                f"no estimator absorbs effects of factors yet, as the formula's | {' + '.join(factors)} asks; give "
+                f"them as controls, + {' + '.join(f'C({name})' for name in factors)}, or to linear.IVDesign as effects="
+            )
         return Table.of(X=self.X, y=self.y, instruments=self.instruments, controls=self.controls)
 
     def again(self, frame: Any) -> dict[str, pa.Table]:

@@ -107,6 +107,7 @@ class IVRegressor(RegressorMixin, Effects):
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
+            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --out effect.dualembed',
         ),
     )
 
@@ -166,6 +167,53 @@ class IVRegressor(RegressorMixin, Effects):
             The fitted estimator.
         """
         return self._fit(Table.of(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
+
+    @classmethod
+    def from_formula(cls, formula: str, frame: Any, *, groups: Any = None, **settings: Any) -> IVRegressor:
+        """The estimator fitted to the columns of a frame that a formula names, or makes of others.
+
+        `data.Formula` says how formulas are written, and its `read(frame)` has the columns themselves: `fit` takes
+        their `table`, and `predict` their `again(other_frame)`, which codes other rows alike.
+
+        Parameters
+        ----------
+        formula : str
+            As in linearmodels, `y ~ [x ~ z] + controls`, or as in fixest, `y ~ controls | x ~ z`; without `x ~ z` it is
+            plain regression on all that is on the right.
+        frame : table
+            A data frame of any library, or a dictionary of columns.
+        groups : str or array-like of shape (n,), optional
+            Labels of rows that depend on each other, or the name of the frame's column that has them.
+        **settings : object
+            Parameters of the estimator.
+
+        Returns
+        -------
+        IVRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        InputError
+            If the formula cannot be read, or asks to absorb effects.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> z, hidden = rng.normal(size=(2, 1000))
+        >>> frame = {"tax": z, "price": z + hidden, "sales": 3 * hidden + z}
+        >>> model = IVRegressor.from_formula("sales ~ [price ~ tax]", frame, primal="linear", dual="linear")
+        >>> bool(abs(model.coef_[0] - 1) < 0.2)
+        True
+        """
+        from dualembed.data.formula import Formula, arrow_table  # which no other fit needs
+        from dualembed.data.terms import taken
+
+        source = arrow_table(frame)
+        table = Formula.of(formula).read(source).table
+        labels = taken(source, (groups,)).column(0).to_numpy() if isinstance(groups, str) else groups
+        columns = table.columns if labels is None else {**table.columns, "groups": labels}
+        return cls(**settings)._fit(dataclasses.replace(table, columns=columns))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
         """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
