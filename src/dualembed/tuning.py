@@ -97,6 +97,9 @@ class Search:
     few_moments : float
         Moments a row of a regression, up to which all rows are multiplied together: products across folds are noisier
         (by 0.9 to 1.3 times the error with 0.005 to 0.02 moments a row), and the bias is small.
+    little_noise : float
+        Share of noise in what moments tell of slopes, up to which the same holds: with weak instruments few moments
+        are many.
     lowest_variance : float
         Share of the mean below which the variance of a context is not believed.
     fitted_too_well : float
@@ -147,6 +150,7 @@ class Search:
     additive_moments: int = 30
     instruments_first: float = 10.0
     few_moments: float = 0.03
+    little_noise: float = 0.05
     lowest_variance: float = 0.05
     fitted_too_well: float = 1.5
     most_widened: float = 100.0

@@ -60,9 +60,8 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     )
     steps.append(weighed.choice)
     dual_penalty, predicting = prediction_penalty(sums)
-    sums, multiplying = choose_products(
-        weighed.sums, weighed.variance / sums.rows, dual_penalty, few_suffice=bool(np.all(sample.weights >= 0))
-    )
+    slopes = weighed.slopes if np.all(sample.weights >= 0) else None
+    sums, multiplying = choose_products(weighed.sums, weighed.variance / sums.rows, dual_penalty, slopes=slopes)
     steps += [predicting, multiplying]
     fit = _solve(weighed, model, sums, dual_penalty)
     residual = sample.target - _moment(sample, fit.function)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dualembed.arrays import Floats
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.kernels import Columns, Gaussian, Kernel, Laplacian, Matern32, Matern52
 from dualembed.linear.averaging import deviations
 from dualembed.linear.moment_fit import MixturePrior
@@ -57,12 +57,16 @@ class Smooth:
 
 @dataclasses.dataclass(frozen=True)
 class Weighed:
-    """What was found: features in which the mean prior is the identity, the prior, and the variance of the noise."""
+    """What was found: features in which the mean prior is the identity, the prior, and the variance of the noise.
+
+    `slopes` are the places among the features of the slopes that are asked about, or of all where none is.
+    """
 
     features: TransformedMap
     prior: MixturePrior
     sums: Sums
     variance: float
+    slopes: Integers
     choice: Choice
 
 
@@ -159,6 +163,7 @@ def weigh_hypotheses(
         dataclasses.replace(prior, reduction=reduction),
         sums.transformed(transform),
         variance,
+        np.flatnonzero(transform[: trend.size][_slopes(trend, asked)].any(axis=0)),
         _describe(shares, parts, trend),
     )
 
@@ -181,7 +186,7 @@ def _trend_variances(trend: PolynomialMap, scale: float, level: float, asked: Se
     With many columns slopes may be small one by one: these are hypotheses, too. But those that are asked for must not
     be drawn to 0 by what is known of others, where the data tell little of them.
     """
-    degrees, free = trend.degrees, trend.with_columns(asked) & (trend.degrees == 1)
+    degrees, free = trend.degrees, _slopes(trend, asked) & bool(asked)
     slopes = (1.0, 0.1, 0.01) if trend.dimension > HYPOTHESES.few_columns else (1.0,)
     found = []
     for slope, quadratic, cubic in itertools.product(slopes, (0.0, 1.0), (0.0, 1.0)):
@@ -190,6 +195,11 @@ def _trend_variances(trend: PolynomialMap, scale: float, level: float, asked: Se
         each = scale * np.array([level / scale, slope, quadratic * slope, cubic * slope])
         found.append(np.where(free, HYPOTHESES.asked_slope * scale, each[degrees]))
     return np.stack(found)
+
+
+def _slopes(trend: PolynomialMap, asked: Sequence[int]) -> Booleans:
+    """Which features of the trend are slopes of the columns asked about, (p,); of all columns where none is."""
+    return trend.with_columns(asked or range(trend.dimension)) & (trend.degrees == 1)
 
 
 def _trend_residual(sums: Sums, known: Floats, observed: Floats, variances: Floats, *, start: float) -> float:

@@ -99,25 +99,33 @@ def _ridge_errors(dual: Floats, cross: Floats, new_dual: Floats, new_cross: Floa
 
 
 def choose_products(
-    sums: Sums, penalty: float, dual_penalty: float, *, few_suffice: bool = False
+    sums: Sums, penalty: float, dual_penalty: float, *, slopes: Integers | None = None
 ) -> tuple[Sums, Choice]:
     """The sums of the folds, or of all rows as one, and the choice in words.
 
     A moment and its target share their rows' noise, which draws f towards plain regression: a little with few moments,
     but equations of long memory (a discount near 1, long hitting times) make much of a little. Products across folds
     are free of it. Where there is more noise than signal in some direction of f they are not positive, and to solve
-    with them does more harm than the bias. `few_suffice` says that few moments a row are no harm, as in regressions,
-    where f enters with weights of one sign.
+    with them does more harm than the bias. In regressions, where f enters with weights of one sign, few moments are no
+    harm if they tell enough of the columns of f: there, `slopes` are the places of these among the features, whose
+    share of noise in the normal matrix is what products of all rows have above those across folds.
     """
     system = MomentSystem(sums, dual_penalty)
     lowest = float(system.spectrum[0]) / penalty if penalty > 0 else -np.inf
-    moments = len(system.target) / sums.rows
-    across = lowest > SEARCH.most_negative and not (few_suffice and moments <= SEARCH.few_moments)
-    answer = "across folds, without many-moment bias" if across else "all rows together"
     numbers = {
-        "moments a row": moments,
+        "moments a row": len(system.target) / sums.rows,
         "lowest eigenvalue across folds over the penalty": lowest,
     }
+    across = lowest > SEARCH.most_negative
+    if slopes is not None and slopes.size:
+        whole, parts = (
+            np.diag(each.products[0])[slopes] for each in (MomentSystem(sums.merged(), dual_penalty), system)
+        )
+        noise = float(np.max(1 - parts / np.maximum(whole, np.finfo(float).tiny)))
+        numbers["share of noise in what moments tell of slopes"] = noise
+        harmless = numbers["moments a row"] <= SEARCH.few_moments and noise <= SEARCH.little_noise
+        across = across and not harmless
+    answer = "across folds, without many-moment bias" if across else "all rows together"
     return sums if across else sums.merged(), Choice("products of moments", answer, numbers)
 
 
