@@ -102,10 +102,11 @@ def test_the_strength_of_instruments_is_said_by_fit_and_by_info(
 ) -> None:
     table = written(tmp_path)
     assert fit(table, "iv", "--x", "price", "--y", "sales", "--instrument", instrument) == 0
-    said = f"The instruments are {word} for price ("
+    said = "On rows left out the instruments predict"
     shown = capsys.readouterr().out
     assert said in shown
-    assert ("Warning: the instruments are weak" in shown) == (word == "weak")
+    assert "The first-stage F of the instruments for price is" in shown
+    assert ("Warning: the instruments are weak for price" in shown) == (word == "weak")
     assert main(["info", str(tmp_path / "model.dualembed")]) == 0
     assert said in capsys.readouterr().out
     assert main(["info", str(tmp_path / "model.dualembed"), "--json"]) == 0

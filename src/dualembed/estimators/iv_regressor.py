@@ -482,7 +482,7 @@ class IVRegressor(RegressorMixin, Effects):
         }
         remarks = [] if self.instruments_ is not None else [NO_INSTRUMENTS]
         if linear is not None and self.instruments_ is not None:
-            strength = linear.sentences() if self._is_line else [_line_beside(linear), *strength]
+            strength = [*(linear.sentences() if self._is_line else [_line_beside(linear)]), *strength]
         return findings._replace(facts=facts, remarks=(*remarks, *strength, *findings.remarks))
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:

@@ -20,16 +20,25 @@ from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
 from dualembed.selection.honest_score import Score, checked_terms, clustered_error, honest_score, values_at
 from dualembed.selection.hypotheses import Weighed, base_features, candidates, weigh_hypotheses
-from dualembed.selection.penalties import FEWEST, FOLDS, Variances, choose_products, prediction_penalty, variances
+from dualembed.selection.penalties import (
+    FEWEST,
+    FOLDS,
+    NOISE_SHARE,
+    Variances,
+    choose_products,
+    prediction_penalty,
+    variances,
+)
 from dualembed.selection.search import FAMILIES, LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
 from dualembed.solvers.base import Choice, Record
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
 from dualembed.spaces.base import Function
-from dualembed.spaces.basis import Basis
-from dualembed.spaces.features import moment_features
+from dualembed.spaces.basis import Basis, PolynomialMap
+from dualembed.spaces.features import FeatureMap, moment_features
 from dualembed.spaces.linear import LinearFunction
 from dualembed.spaces.nystrom import Stack
+from dualembed.tuning import SEARCH
 
 ROUNDS, SETTLED = 20, 0.01  # of the noise and the penalty in turn, until the noise changes by so small a share
 JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
@@ -44,31 +53,44 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     model, steps = choose(sample, rng)
     asked = sample.unknown_columns
     trend, smooth = base_features(sample.places, model.features.landmarks, model.kernel.left, rng, asked=asked)
-    sums = gather_moments(problem, Stack((trend, smooth)), model.instruments, folds=FOLDS, groups=groups)
     searched = [
         (FAMILIES[name], maximum.parameters.left.kernel.bandwidth) for name, maximum in model.candidates.items()
     ]
-    weighed = weigh_hypotheses(
-        trend,
-        smooth,
-        sums,
-        candidates(sample.places, searched, asked=asked),
-        scale=sample.amplitude,
-        level=4 * sample.level + 100 * sample.amplitude,
-        variance=model.variance,
-        asked=asked,
-    )
-    steps.append(weighed.choice)
-    dual_penalty, predicting = prediction_penalty(sums)
-    slopes = weighed.slopes if np.all(sample.weights >= 0) else None
-    sums, multiplying = choose_products(weighed.sums, weighed.variance / sums.rows, dual_penalty, slopes=slopes)
-    steps += [predicting, multiplying]
-    fit = _solve(weighed, model, sums, dual_penalty)
+    kernels = candidates(sample.places, searched, asked=asked)
+
+    def weigh(instruments: FeatureMap) -> tuple[Weighed, Sums, float, list[Choice]]:
+        sums = gather_moments(problem, Stack((trend, smooth)), instruments, folds=FOLDS, groups=groups)
+        weighed = weigh_hypotheses(
+            trend,
+            smooth,
+            sums,
+            kernels,
+            scale=sample.amplitude,
+            level=4 * sample.level + 100 * sample.amplitude,
+            variance=model.variance,
+            asked=asked,
+        )
+        dual_penalty, predicting = prediction_penalty(sums)
+        slopes = weighed.slopes if np.all(sample.weights >= 0) else None
+        sums, multiplying = choose_products(weighed.sums, weighed.variance / sums.rows, dual_penalty, slopes=slopes)
+        return weighed, sums, dual_penalty, [weighed.choice, predicting, multiplying]
+
+    instruments: FeatureMap = model.instruments
+    weighed, sums, dual_penalty, choices = weigh(instruments)
+    noise_share = choices[-1].numbers.get(NOISE_SHARE, 0.0)
+    if model.additive and asked and noise_share > SEARCH.little_noise:
+        instruments = PolynomialMap.orthonormal(sample.context, most=0, most_powers=0)
+        answer = "lines, as of two-stage least squares: the instruments are too weak for more moments"
+        steps.append(Choice("moments", answer, {NOISE_SHARE: noise_share}))
+        weighed, sums, dual_penalty, choices = weigh(instruments)
+        sums, choices[-1] = sums.merged(), Choice("products of moments", "all rows together, since moments are few")
+    steps += choices
+    fit = _solve(weighed, instruments, sums, dual_penalty)
     residual = sample.target - _moment(sample, fit.function)
     units = _units(groups, len(residual))
     noise = variances(sample.context[:, sample.columns], residual, rng, units=units)
-    fit = _try_efficient_weights(problem, fit, weighed, model, noise=noise, units=units, steps=steps)
-    spaces = Basis(weighed.features), Basis(model.instruments)
+    fit = _try_efficient_weights(problem, fit, weighed, instruments, noise=noise, units=units, steps=steps)
+    spaces = Basis(weighed.features), Basis(instruments)
     saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=dual_penalty)
     return Record(tuple(steps), saddle, ClosedForm(sums.groups, groups, fit.noise, weighed.prior))
 
@@ -77,7 +99,7 @@ def _try_efficient_weights(
     problem: Problem,
     fit: MomentFit,
     weighed: Weighed,
-    model: Model,
+    instruments: FeatureMap,
     *,
     noise: Variances,
     units: Integers,
@@ -88,8 +110,8 @@ def _try_efficient_weights(
     if not noise.helpful:
         steps.append(Choice("efficient weights", "not needed, the noise is much the same everywhere", numbers))
         return fit
-    omega = gather_scores(problem, fit.function, model.instruments, variances=noise.values)
-    other = _solve(weighed, model, fit.sums, fit.dual_penalty, noise=omega / float(np.mean(noise.values)))
+    omega = gather_scores(problem, fit.function, instruments, variances=noise.values)
+    other = _solve(weighed, instruments, fit.sums, fit.dual_penalty, noise=omega / float(np.mean(noise.values)))
     units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
     before, after = (_judge(problem, one.function, units) for one in (fit, other))
     change = after.contributions - before.contributions
@@ -100,9 +122,11 @@ def _try_efficient_weights(
     return other if used else fit
 
 
-def _solve(weighed: Weighed, model: Model, sums: Sums, dual_penalty: float, noise: Floats | None = None) -> MomentFit:
+def _solve(
+    weighed: Weighed, instruments: FeatureMap, sums: Sums, dual_penalty: float, noise: Floats | None = None
+) -> MomentFit:
     """The fit with λ1 = σ² / n, σ² that of the residual on all rows."""
-    variance, features = weighed.variance, (weighed.features, model.instruments)
+    variance, features = weighed.variance, (weighed.features, instruments)
     for _ in range(ROUNDS):
         penalty = variance / sums.rows
         fit = MomentFit.solve(features, sums, penalty, dual_penalty=dual_penalty, noise=noise, prior=weighed.prior)

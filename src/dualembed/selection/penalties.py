@@ -15,6 +15,7 @@ from dualembed.solvers.base import Choice
 from dualembed.tuning import SEARCH
 
 FOLDS = 5
+NOISE_SHARE = "share of noise in what moments tell of slopes"  # a number of the choice of products
 FEWEST = 6 * FOLDS  # rows of efficient weights: the honest score, which judges them, needs as many
 ROUNDS = 10  # of the noise and the amplitude in turn
 RATIOS = np.geomspace(1e-10, 1e4, 85)  # of the penalty to the largest eigenvalue of the normal matrix
@@ -122,7 +123,7 @@ def choose_products(
             np.diag(each.products[0])[slopes] for each in (MomentSystem(sums.merged(), dual_penalty), system)
         )
         noise = float(np.max(1 - parts / np.maximum(whole, np.finfo(float).tiny)))
-        numbers["share of noise in what moments tell of slopes"] = noise
+        numbers[NOISE_SHARE] = noise
         harmless = numbers["moments a row"] <= SEARCH.few_moments and noise <= SEARCH.little_noise
         across = across and not harmless
     answer = "across folds, without many-moment bias" if across else "all rows together"

@@ -151,6 +151,7 @@ class Model:
     weights: Floats
     variance: float
     candidates: dict[str, Maximum]
+    additive: bool = False  # whether instruments and controls are apart
 
 
 def read_moments(problem: Problem) -> MomentSample:
@@ -188,6 +189,7 @@ def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list
             break
     if model is None:
         raise RuntimeError("there is at least one level")
+    model = dataclasses.replace(model, additive=samples.additive)
     return _refine_landmarks(model, samples.some(rows[: SEARCH.final_rows]), level, steps=steps, rng=rng), steps
 
 
