@@ -331,3 +331,20 @@ def test_with_weak_instruments_and_controls_the_default_is_no_worse_than_two_sta
     ours, theirs, sizes = np.array(errors).T
     assert np.sqrt(np.mean(ours**2)) < 1.2 * np.sqrt(np.mean(theirs**2))  # plain regression would be off by 0.7
     assert np.all(sizes < 3)
+
+
+@pytest.mark.filterwarnings("ignore:the instruments are weak")
+def test_controls_may_act_in_any_way_where_instruments_are_weak() -> None:
+    errors = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        c, d, e, u, noise = rng.normal(size=(5, 1500))
+        z = 0.7 * c**2 + d  # so that a line in c would leave the instrument correlated with what c does
+        x = 0.15 * z + 0.5 * c + u
+        y = x + 2 * c**2 - c + 1.5 * u + noise
+        model = de.IVRegressor().fit(x[:, None], y, instruments=z, controls=np.stack([c, e], axis=1))
+        answer = model.ask(model.mean_derivative(0))
+        errors.append([answer.value - 1, answer.stderr, model.linear_.params["x0"] - 1])
+    ours, stderr, theirs = np.array(errors).T
+    assert np.all(np.abs(ours) < 3 * stderr)
+    assert np.sqrt(np.mean(ours**2)) < 0.2 * np.sqrt(np.mean(theirs**2))

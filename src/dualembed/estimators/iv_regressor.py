@@ -575,8 +575,9 @@ def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | N
 
 def _line_beside(linear: LinearResults) -> str:
     """What a straight line finds, in a sentence."""
-    pairs = [format_estimate(linear.params[name], linear.std_errors[name]) for name in linear.endogenous]
-    slopes = ", ".join(f"{value} for {name}" for name, value in zip(linear.endogenous, pairs, strict=True))
+    strength = {test.column: f" (first-stage F {test.statistic:.3g})" for test in linear.first_stage}
+    pairs = [(name, format_estimate(linear.params[name], linear.std_errors[name])) for name in linear.endogenous]
+    slopes = ", ".join(f"{value} for {name}{strength.get(name, '')}" for name, value in pairs)
     return f"Two-stage least squares, for which f is a straight line, has a slope of {slopes}."
 
 

@@ -58,7 +58,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     ]
     kernels = candidates(sample.places, searched, asked=asked)
 
-    def weigh(instruments: FeatureMap) -> tuple[Weighed, Sums, float, list[Choice]]:
+    def weigh(instruments: FeatureMap, *, partially_linear: bool = False) -> tuple[Weighed, Sums, float, list[Choice]]:
         sums = gather_moments(problem, Stack((trend, smooth)), instruments, folds=FOLDS, groups=groups)
         weighed = weigh_hypotheses(
             trend,
@@ -69,6 +69,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
             level=4 * sample.level + 100 * sample.amplitude,
             variance=model.variance,
             asked=asked,
+            partially_linear=partially_linear,
         )
         dual_penalty, predicting = prediction_penalty(sums)
         slopes = weighed.slopes if np.all(sample.weights >= 0) else None
@@ -79,10 +80,11 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     weighed, sums, dual_penalty, choices = weigh(instruments)
     noise_share = choices[-1].numbers.get(NOISE_SHARE, 0.0)
     if model.additive and asked and noise_share > SEARCH.little_noise:
-        instruments = PolynomialMap.orthonormal(sample.context, most=0, most_powers=0)
-        answer = "lines, as of two-stage least squares: the instruments are too weak for more moments"
+        others = [place for place in range(sample.context.shape[1]) if place not in sample.controls]
+        instruments = PolynomialMap.orthonormal(sample.context, straight=others)
+        answer = "polynomials of controls and lines in instruments, which are too weak for more: f is partially linear"
         steps.append(Choice("moments", answer, {NOISE_SHARE: noise_share}))
-        weighed, sums, dual_penalty, choices = weigh(instruments)
+        weighed, sums, dual_penalty, choices = weigh(instruments, partially_linear=True)
         sums, choices[-1] = sums.merged(), Choice("products of moments", "all rows together, since moments are few")
     steps += choices
     fit = _solve(weighed, instruments, sums, dual_penalty)

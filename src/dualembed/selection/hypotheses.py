@@ -123,12 +123,14 @@ def weigh_hypotheses(
     level: float,
     variance: float,
     asked: Sequence[int] = (),
+    partially_linear: bool = False,
 ) -> Weighed:
     """Weigh all hypotheses by sums of the trend's and the landmarks' features side by side.
 
     `scale` is the variance that f must have to explain the targets, `level` that of its constant, and
     `variance` a first guess of the noise's. Slopes of the columns `asked` about, such as
-    treatments, are never small.
+    treatments, are never small. A `partially_linear` f is a line in these, and any polynomial of the others, next to
+    unpenalised: then moments of the others tell nothing of the slopes.
     """
     cross, target = sums.means()
     values, vectors = np.linalg.eigh(sums.mean_dual)
@@ -139,6 +141,10 @@ def weigh_hypotheses(
     square = (sums.square or 0.0) / sums.rows
     least = LEAST * max(square, scale)
     trends = _trend_variances(trend, scale, level, asked)
+    if partially_linear:
+        flat = _slopes(trend, asked) | ~trend.with_columns(asked)
+        trends = np.where(flat, HYPOTHESES.asked_slope * scale, 0.0)[None]
+        trends[0, 0] = level
     reference = _trend_residual(sums, known, observed, trends[-1], start=scale)
     parts = [_decompose(known, unknown, observed, smooth.landmarks, *each) for each in kernels]
     amplitudes = reference * np.asarray(HYPOTHESES.amplitudes if trend.dimension == 1 else HYPOTHESES.wide_amplitudes)
@@ -205,9 +211,11 @@ def _slopes(trend: PolynomialMap, asked: Sequence[int]) -> Booleans:
 def _trend_residual(sums: Sums, known: Floats, observed: Floats, variances: Floats, *, start: float) -> float:
     """The variance of what the richest trend alone leaves: what a smooth part may be of the size of."""
     variance, theta = start, np.zeros(sums.cross.shape[2])
+    used = np.flatnonzero(variances)
+    seen = known[:, used]
     for _ in range(3):
-        normal = known.T @ known + np.diag(variance / sums.rows / variances)
-        theta[: known.shape[1]] = np.linalg.solve(normal, known.T @ observed)
+        normal = seen.T @ seen + np.diag(variance / sums.rows / variances[used])
+        theta[used] = np.linalg.solve(normal, seen.T @ observed)
         variance = min(sums.residual_variance(theta), start)
     return max(variance, LEAST * start)
 
@@ -253,14 +261,14 @@ def _posterior(
     typical = np.log(hyper.width) if one else 0.0
     kernels = np.log(families) - 0.5 * ((sizes - typical) / hyper.width_spread) ** 2 * one
     levels = -0.5 * (np.log(amplitudes / hyper.amplitude) / hyper.amplitude_spread) ** 2
-    beside = _log_trends(trend, hyper.trends_beside)
+    beside = _log_trends(trend, hyper.trends_beside, len(plain))
     smooth = (
         evidence
         + np.log(1 - hyper.no_smooth_part)
         + (_normalised(kernels)[:, None] + _normalised(levels))[:, :, None]
         + beside
     )
-    alone = plain + np.log(hyper.no_smooth_part) + _log_trends(trend, hyper.trends)
+    alone = plain + np.log(hyper.no_smooth_part) + _log_trends(trend, hyper.trends, len(plain))
     top = max(smooth.max(), alone.max())
     smooth, alone = np.exp(smooth - top), np.exp(alone - top)
     floor = HYPOTHESES.negligible * max(smooth.max(), alone.max())
@@ -269,9 +277,11 @@ def _posterior(
     return smooth / total, alone / total
 
 
-def _log_trends(trend: PolynomialMap, probabilities: tuple[float, float]) -> Floats:
-    """The logarithm (C,) of how probable each trend is, from those of a quadratic and of a cubic part."""
+def _log_trends(trend: PolynomialMap, probabilities: tuple[float, float], trends: int) -> Floats:
+    """The logarithm (C,) of how probable each of the trends is, from those of a quadratic and of a cubic part."""
     degrees = trend.degrees
+    if trends == 1:
+        return np.zeros(1)
     slopes = 3 if trend.dimension > HYPOTHESES.few_columns else 1
     chances = [
         np.prod([(p if there else 1 - p) for p, there in zip(probabilities, present, strict=True)])
@@ -377,7 +387,7 @@ def _describe(shares: tuple[Floats, Floats], parts: Sequence[Smooth], trend: Pol
     by_trend = smooth.sum(axis=(0, 1)) + alone
     curved = [name for name, there in (("quadratic", 2 in trend.degrees), ("cubic", 3 in trend.degrees)) if there]
     kinds = list(itertools.product(*[(False, True)] * len(curved)))
-    for number, name in enumerate(curved):
+    for number, name in enumerate(curved if len(by_trend) >= len(kinds) else ()):
         own = [kind[number] for kind in kinds] * (len(by_trend) // len(kinds))
         numbers[f"probability of a {name} trend"] = float(by_trend[own].sum())
     best, share = max(families.items(), key=lambda each: each[1])
