@@ -86,20 +86,12 @@ class Search:
     most_negative : float
         Lowest eigenvalue of products across folds over the penalty, below which all rows are multiplied together:
         with more noise than signal, the cure does more harm than the bias.
-    no_better : float
-        What instruments and controls apart may leave of treatments, over what both together leave, to be told apart:
-        noise decides otherwise where they tell the same.
-    additive_moments : int
-        Moments at most where instruments and controls are apart: each of the controls' adds noise to what the
-        instruments tell of a treatment.
-    instruments_first : float
-        Variance of the instruments' kernel over that of the controls' there.
     few_moments : float
         Moments a row of a regression, up to which all rows are multiplied together: products across folds are noisier
         (by 0.9 to 1.3 times the error with 0.005 to 0.02 moments a row), and the bias is small.
     little_noise : float
         Share of noise in what moments tell of slopes, up to which the same holds: with weak instruments few moments
-        are many.
+        are many. Where it is more even of few of them, f is taken for partially linear.
     lowest_variance : float
         Share of the mean below which the variance of a context is not believed.
     fitted_too_well : float
@@ -146,9 +138,6 @@ class Search:
     final_landmarks: tuple[int, int] = (500, 1000)
     rows_a_landmark: int = 20
     most_negative: float = -4.0
-    no_better: float = 1.02
-    additive_moments: int = 30
-    instruments_first: float = 10.0
     few_moments: float = 0.03
     little_noise: float = 0.05
     lowest_variance: float = 0.05

@@ -258,10 +258,8 @@ class Instruments(FeatureMap):
         return self.transform[0] + self.kernel.gram(xs, self.landmarks) @ self.transform[1:]
 
 
-def orthonormal(
-    kernel: Kernel, contexts: Floats, landmarks: Floats, *, tolerance: float, most: int | None = None
-) -> Instruments:
-    """A constant and the main directions of the kernel's features, orthonormal on the contexts, `most` at most.
+def orthonormal(kernel: Kernel, contexts: Floats, landmarks: Floats, *, tolerance: float) -> Instruments:
+    """A constant and the main directions of the kernel's features, orthonormal on the contexts.
 
     Directions whose variance there is below `tolerance` times the largest are left out: they would add noise.
     """
@@ -271,8 +269,6 @@ def orthonormal(
     features -= mean
     variances, directions = np.linalg.eigh(features.T @ features / len(features))
     kept = variances > max(tolerance * variances[-1], 1e-14)
-    if most is not None:
-        kept[:-most] = False
     directions = directions[:, kept] / np.sqrt(variances[kept])
     transform = np.zeros((1 + len(landmarks), 1 + directions.shape[1]))
     transform[0, 0] = 1.0

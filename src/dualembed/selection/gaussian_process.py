@@ -78,14 +78,18 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
 
     instruments: FeatureMap = model.instruments
     weighed, sums, dual_penalty, choices = weigh(instruments)
-    noise_share = choices[-1].numbers.get(NOISE_SHARE, 0.0)
-    if model.additive and asked and noise_share > SEARCH.little_noise:
+    if asked and choices[-1].numbers.get(NOISE_SHARE, 0.0) > SEARCH.little_noise:
         others = [place for place in range(sample.context.shape[1]) if place not in sample.controls]
-        instruments = PolynomialMap.orthonormal(sample.context, straight=others)
-        answer = "polynomials of controls and lines in instruments, which are too weak for more: f is partially linear"
-        steps.append(Choice("moments", answer, {NOISE_SHARE: noise_share}))
-        weighed, sums, dual_penalty, choices = weigh(instruments, partially_linear=True)
-        sums, choices[-1] = sums.merged(), Choice("products of moments", "all rows together, since moments are few")
+        fewer = PolynomialMap.orthonormal(sample.context, straight=others)
+        partial = weigh(fewer, partially_linear=True)
+        noise_share = partial[-1][-1].numbers[NOISE_SHARE]
+        if noise_share > SEARCH.little_noise:
+            instruments, (weighed, sums, dual_penalty, choices) = fewer, partial
+            answer = (
+                "polynomials of controls and lines in instruments, which are too weak for more: f is partially linear"
+            )
+            steps.append(Choice("moments", answer, {NOISE_SHARE: noise_share}))
+            sums, choices[-1] = sums.merged(), Choice("products of moments", "all rows together, since moments are few")
     steps += choices
     fit = _solve(weighed, instruments, sums, dual_penalty)
     residual = sample.target - _moment(sample, fit.function)

@@ -28,15 +28,12 @@ from dualembed.selection.evidence import (
     orthonormal,
     padded,
 )
-from dualembed.selection.regression import cross_fit, split_blocks
 from dualembed.solvers.base import Choice
-from dualembed.spaces.basis import PolynomialMap
 from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap, whitened
 from dualembed.tuning import SEARCH
 
 FEWEST = 5  # rows
-FOLDS = 5  # that treatments are predicted on
 ROUNDS = 4  # of hyper-parameters and noise in turn
 NEGLIGIBLE = 0.01  # weight below which a family is left out
 LANDMARK_BLOCK = 30  # landmarks of the evidence are padded to a multiple of it
@@ -64,8 +61,7 @@ LEVELS = (Level(120, 300, 1e-4, 1.0), Level(300, 500, 1e-6, 0.7), Level(500, 800
 class MomentSample:
     """What n samples say: points (n, K, d), weights (n, K), target y - offset (n,), context (n, c), in float64.
 
-    `columns` are those of the context without a copy of the target, on which a square loss does not depend. `additive`
-    says whether the dual is a function of the instruments plus one of the controls.
+    `columns` are those of the context without a copy of the target, on which a square loss does not depend.
     """
 
     points: Floats
@@ -74,12 +70,11 @@ class MomentSample:
     context: Floats
     known: Booleans
     columns: tuple[int, ...]
-    additive: bool = False
 
     def some(self, rows: Integers) -> MomentSample:
         """Those rows."""
         parts = (self.points[rows], self.weights[rows], self.target[rows], self.context[rows])
-        return MomentSample(*parts, self.known, self.columns, self.additive)
+        return MomentSample(*parts, self.known, self.columns)
 
     @property
     def places(self) -> Floats:
@@ -105,20 +100,6 @@ class MomentSample:
             for place, column in enumerate(self.columns)
             if any(np.array_equal(self.context[:, column], other) for other in points)
         )
-
-    def dual_kernel(self, widths: Floats) -> Kernel:
-        """The Gaussian kernel of the context of these bandwidths; of its two parts, their sum where it is additive."""
-        dimension = self.context.shape[1]
-        if not self.additive:
-            return kernel_on(self.columns, widths, dimension)
-        parts = [place for place in range(len(self.columns)) if place not in self.controls], list(self.controls)
-        own = [kernel_on(tuple(self.columns[each] for each in part), widths[part], dimension) for part in parts]
-        return Sum(SEARCH.instruments_first * own[0], own[1])
-
-    @property
-    def most_moments(self) -> int | None:
-        """Moments at most, where controls should not outnumber the instruments by far."""
-        return SEARCH.additive_moments if self.additive else None
 
     @property
     def amplitude(self) -> float:
@@ -151,7 +132,6 @@ class Model:
     weights: Floats
     variance: float
     candidates: dict[str, Maximum]
-    additive: bool = False  # whether instruments and controls are apart
 
 
 def read_moments(problem: Problem) -> MomentSample:
@@ -172,7 +152,7 @@ def read_moments(problem: Problem) -> MomentSample:
 def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list[Choice]]:
     """The model at the first level that leaves nothing for a richer dual to find, on as many landmarks as it needs."""
     rows = rng.permutation(len(samples.target))
-    samples, steps = _tell_controls_apart(samples, rows[: SEARCH.evidence_rows[1]], rng)
+    steps: list[Choice] = []
     model = None
     for number, level in enumerate(LEVELS):
         affordable = SEARCH.evidence_budget // (samples.weights.shape[1] * level.primal)
@@ -189,38 +169,7 @@ def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list
             break
     if model is None:
         raise RuntimeError("there is at least one level")
-    model = dataclasses.replace(model, additive=samples.additive)
     return _refine_landmarks(model, samples.some(rows[: SEARCH.final_rows]), level, steps=steps, rng=rng), steps
-
-
-def _tell_controls_apart(
-    samples: MomentSample, rows: Integers, rng: np.random.Generator
-) -> tuple[MomentSample, list[Choice]]:
-    """The samples with an additive dual, where instruments and controls together tell no more of treatments.
-
-    Instruments that act alike whatever the controls are need no interactions with these: hundreds of moments that are
-    next to noise would draw an effect towards plain regression. They tell no more if a regression of the treatments on
-    both, of any shape, predicts rows left out no better than one on the controls with powers of instruments beside.
-    """
-    asked, controls = samples.unknown_columns, samples.controls
-    if not asked or not 0 < len(controls) < len(samples.columns):
-        return samples, []
-    context = samples.context[rows][:, list(samples.columns)]
-    others = [place for place in range(len(samples.columns)) if place not in controls]
-    beside = np.asarray(PolynomialMap.orthonormal(context[:, others], most=0)(context[:, others]))[:, 1:]
-    blocks, uses = split_blocks(np.arange(len(rows)), FOLDS, rng)
-    joint, apart = 0.0, 0.0
-    for column in asked:
-        treatment = samples.points[rows, 0, column]
-        spread = float(np.var(treatment)) or 1.0
-        both = cross_fit(context, treatment, blocks, uses=uses, rng=rng)[0]
-        each = cross_fit(context[:, list(controls)], treatment, blocks, uses=uses, rng=rng, beside=beside)[0]
-        joint += float(np.mean((treatment - both) ** 2)) / spread
-        apart += float(np.mean((treatment - each) ** 2)) / spread
-    additive = apart <= SEARCH.no_better * joint
-    answer = "instruments and controls apart" if additive else "instruments and controls together"
-    numbers = {"left of treatments by both together": joint, "by each apart": apart}
-    return dataclasses.replace(samples, additive=additive), [Choice("interactions in the dual", answer, numbers)]
 
 
 def _refine_landmarks(
@@ -237,13 +186,7 @@ def _refine_landmarks(
         steps.append(Choice("landmarks of f", f"{len(features.landmarks)}", numbers))
     most = min(max(size, level.dual), len(samples.target) // 2)
     centres = landmarks_among(samples.context, most, rng)
-    instruments = orthonormal(
-        model.instruments.kernel,
-        samples.context,
-        centres,
-        tolerance=level.tolerance,
-        most=samples.most_moments,
-    )
+    instruments = orthonormal(model.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
     return dataclasses.replace(model, features=features, instruments=of_unit_norm(instruments))
 
 
@@ -263,8 +206,8 @@ def _choose_at(search: MomentSample, level: Level, before: Model | None, *, rng:
     order = rng.permutation(len(inputs))  # the first rows are the landmarks of the regression
 
     def instruments(widths: Floats) -> Instruments:
-        kernel = search.dual_kernel(widths)
-        return orthonormal(kernel, search.context, centres, tolerance=level.tolerance, most=search.most_moments)
+        kernel = kernel_on(search.columns, widths, search.context.shape[1])
+        return orthonormal(kernel, search.context, centres, tolerance=level.tolerance)
 
     if before is not None:
         widths = before.widths * level.narrowing
@@ -371,7 +314,7 @@ def _lack_of_fit(model: Model, search: MomentSample, richer: Level, *, rng: np.r
 
     Σ_{i≠j} q_i·q_j e_i e_j over its own, for instruments q that are orthogonal to those already used.
     """
-    kernel = search.dual_kernel(model.widths * richer.narrowing)
+    kernel = kernel_on(search.columns, model.widths * richer.narrowing, search.context.shape[1])
     centres = landmarks_among(search.context, min(richer.dual, len(search.target) // 2), rng)
     used = model.instruments(search.context)
     q = orthonormal(kernel, search.context, centres, tolerance=1e-4)(search.context)
