@@ -320,7 +320,7 @@ def test_few_clusters_have_intervals_of_few_degrees_of_freedom() -> None:
 @pytest.mark.filterwarnings("ignore:the instruments are weak")
 def test_with_weak_instruments_and_controls_the_default_is_no_worse_than_two_stage_least_squares() -> None:
     errors = []
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         controls, (z, u, e) = rng.normal(size=(1500, 6)), rng.normal(size=(3, 1500))
         x = 0.12 * z + controls @ [0.5, -0.5, 0.3, 0, 0, 0] + u  # an F of about 20
@@ -336,7 +336,7 @@ def test_with_weak_instruments_and_controls_the_default_is_no_worse_than_two_sta
 @pytest.mark.filterwarnings("ignore:the instruments are weak")
 def test_controls_may_act_in_any_way_where_instruments_are_weak() -> None:
     errors = []
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         c, d, e, u, noise = rng.normal(size=(5, 1500))
         z = 0.7 * c**2 + d  # so that a line in c would leave the instrument correlated with what c does

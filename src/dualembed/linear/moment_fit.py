@@ -256,15 +256,19 @@ class MixturePrior(eqx.Module):
     def covariances(self) -> Iterator[tuple[float, float, Floats]]:
         """(share, error share, covariance (m, m) of the weights) of each hypothesis.
 
-        One at a time: together they would be as large as the features of all rows.
+        One at a time: together they would be as large as the features of all rows. Hypotheses of one kernel follow each
+        other, so that its part is made once.
         """
         places, reduction, size = np.asarray(self.landmarks), np.asarray(self.reduction), self.trends.shape[1]
         trend, smooth = reduction[:, :size], reduction[:, size:]
+        last, part = None, np.zeros(0)
         for number, (share, error_share) in enumerate(zip(self.shares, self.error_shares, strict=True)):
             covariance = (trend * self.trends[number]) @ trend.T
             if self.amplitudes[number]:
-                gram = self.amplitudes[number] * np.asarray(self.kernels[number].gram(places, places))
-                covariance += smooth @ gram @ smooth.T
+                if self.kernels[number] is not last:
+                    last = self.kernels[number]
+                    part = smooth @ np.asarray(last.gram(places, places)) @ smooth.T
+                covariance += self.amplitudes[number] * part
             yield float(share), float(error_share), covariance
 
 

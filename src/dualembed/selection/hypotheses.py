@@ -356,11 +356,12 @@ def _mean_coordinates(prior: MixturePrior, smooth: LandmarkMap) -> tuple[Floats,
     """
     weights = (prior.shares + prior.error_shares) / 2
     size = prior.trends.shape[1]
-    mean = np.zeros((smooth.size, smooth.size))
-    for weight, amplitude, kernel in zip(weights, prior.amplitudes, prior.kernels, strict=True):
-        if amplitude:
-            gram = np.asarray(kernel.gram(smooth.landmarks, smooth.landmarks))
-            mean += weight * amplitude * (smooth.whitener.T @ gram @ smooth.whitener)
+    gram = np.zeros((len(smooth.landmarks), len(smooth.landmarks)))
+    for kernel in dict.fromkeys(map(id, prior.kernels)):
+        own = [number for number, each in enumerate(prior.kernels) if id(each) == kernel]
+        variance = float(weights[own] @ prior.amplitudes[own])
+        gram += variance * np.asarray(prior.kernels[own[0]].gram(smooth.landmarks, smooth.landmarks))
+    mean = smooth.whitener.T @ gram @ smooth.whitener
     slopes = weights @ prior.trends
     there = np.flatnonzero(slopes > 0)
     values, vectors = np.linalg.eigh((mean + mean.T) / 2)
