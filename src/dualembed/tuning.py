@@ -89,11 +89,12 @@ class Search:
     few_moments : float
         Moments a row of a regression, up to which all rows are multiplied together: products across folds are noisier
         (0.95 to 1.3 times the error with 0.005 to 0.02 moments a row, of most designs), and the bias is small.
-    little_noise : float
+    some_noise : float
         Share of noise in what moments tell of slopes, up to which the same holds: with weak instruments few moments
-        are many. Where it is more even of few of them, f is taken for partially linear.
-    lowest_variance : float
-        Share of the mean below which the variance of a context is not believed.
+        are many. With 0.05 the error of seven curves, 500 rows, was 1.07 to 1.2 times as large (cubic 2.8 times), seeds
+        0 to 5: a tenth of the bias of least squares is less than the noise of products across folds.
+    little_noise : float
+        The same share, beyond which f is taken for partially linear where it is as large even of few moments.
     fitted_too_well : float
         Mean square of residuals left out over that of fitted ones, beyond which errors are widened by the ratio.
     most_widened : float
@@ -139,8 +140,8 @@ class Search:
     rows_a_landmark: int = 20
     most_negative: float = -4.0
     few_moments: float = 0.03
+    some_noise: float = 0.1
     little_noise: float = 0.05
-    lowest_variance: float = 0.05
     fitted_too_well: float = 1.5
     most_widened: float = 100.0
     judged_weight: float = 0.02
@@ -210,7 +211,7 @@ class Hypotheses:
     """
 
     mean: HyperPrior = HyperPrior((1.0, 1.0, 0.5, 0.25), 0.2, 1.25, 0.6, 0.3, 1.2)
-    error: HyperPrior = HyperPrior((0.6, 1.0, 1.0, 0.6), 0.01, 1.5, 1.0, 0.4, 1.2)
+    error: HyperPrior = HyperPrior((0.6, 1.0, 1.0, 0.6), 0.05, 1.5, 1.0, 0.4, 1.2)
     widths: tuple[float, ...] = (0.15, 0.27, 0.5, 0.9, 1.6, 2.9, 5.2)
     factors: tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
     amplitudes: tuple[float, ...] = tuple(10 ** (power / 2) for power in range(-6, 3))

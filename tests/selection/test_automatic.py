@@ -132,7 +132,7 @@ def test_the_record_can_be_read(fits: dict[int, solvers.Result]) -> None:
     lines = str(record).split("\n")
     assert len(lines) == len(record.steps)
     questions = [step.question for step in record.steps]
-    assert {"dual", "f", "residual variance", "efficient weights"} <= set(questions)
+    assert {"dual", "f", "residual variance", "noise of moments"} <= set(questions)
     for step, line in zip(record.steps, lines, strict=True):
         assert line.startswith(f"{step.question}: {step.answer}")
         assert "array" not in line

@@ -1,4 +1,4 @@
-"""The penalty of the dual is the one that predicts best; efficient weights find noise that varies, and only that."""
+"""The penalty of the dual is the one that predicts best; noise of moments is seen where it varies, and only there."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import dualembed as de
 from dualembed import problems, sources
 from dualembed.kernels import Gaussian
 from dualembed.linear import Sums, gather_moments
+from dualembed.linear.moment_fit import MomentFit
 from dualembed.selection import auto
 from dualembed.selection.evidence import Instruments, of_unit_norm, orthonormal
-from dualembed.selection.penalties import DUAL_RATIOS, Variances, prediction_penalty, variances
+from dualembed.selection.penalties import DUAL_RATIOS, choose_noise, prediction_penalty
+from dualembed.solvers.base import Choice
+from dualembed.spaces.basis import AffineMap, PolynomialMap
 from dualembed.spaces.nystrom import whitened
-from dualembed.tuning import SEARCH
 
 ROWS, FOLDS = 300, 5
 
@@ -114,88 +116,64 @@ def test_the_record_is_a_closed_form_with_that_penalty() -> None:
 NOISY_ROWS = 2000
 
 
-def truth(contexts: np.ndarray) -> np.ndarray:
-    """σ²(κ), between 0.1 and 2.1."""
-    return 0.1 + 2 / (1 + np.exp(-3 * contexts[:, 0]))
+def noise_of(
+    residuals: np.ndarray, z: np.ndarray, groups: np.ndarray | None = None
+) -> tuple[np.ndarray | None, Choice]:
+    """What is found of the noise where f = 0 leaves these residuals, in instruments that are orthonormal in z."""
+    problem = problems.InstrumentalVariables(sources.Dataset(x=z[:, :1], z=z, y=residuals))
+    features = AffineMap(1)
+    fit = MomentFit(
+        features,
+        PolynomialMap.orthonormal(z),
+        gather_moments(problem, features, PolynomialMap.orthonormal(z)),
+        np.zeros(2),
+        0.1,
+        0.0,
+    )
+    return choose_noise(problem, fit, groups=groups)
 
 
-def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.uniform(-2, 2, (NOISY_ROWS, 2)), rng.normal(size=NOISY_ROWS)
-
-
-def found(seed: int, *, even: bool) -> Variances:
-    contexts, noise = drawn(seed)
-    residuals = noise if even else np.sqrt(truth(contexts)) * noise
-    return variances(contexts, residuals, np.random.default_rng(seed))
-
-
-@pytest.fixture(scope="module")
-def uneven() -> list[Variances]:
-    return [found(seed, even=False) for seed in range(3)]
-
-
-def test_strong_heteroscedasticity_is_seen_and_helpful(uneven: list[Variances]) -> None:
-    for model in uneven:
-        assert model.helpful
-        assert model.share >= 0.5
-        assert model.gain > 0.1
-
-
-def test_a_smooth_variance_is_recovered_in_shape_and_size(uneven: list[Variances]) -> None:
-    for seed, model in enumerate(uneven):
-        wanted = truth(drawn(seed)[0])
-        assert np.corrcoef(model.values, wanted)[0, 1] > 0.9
-        assert np.mean((model.values - wanted) ** 2) < 0.2 * np.var(wanted)
-        assert model.values.mean() == pytest.approx(wanted.mean(), rel=0.1)
-
-
-def test_the_same_noise_everywhere_asks_for_nothing() -> None:
-    models = [found(seed, even=True) for seed in range(5)]
-    assert sum(model.share == 0 for model in models) >= 2
-    assert not any(model.helpful for model in models)
-    for model in models:
-        if model.share == 0:
-            assert model.gain == 0
-            assert np.ptp(model.values) == 0
-            assert model.values[0] == pytest.approx(1.0, rel=0.15)
-        np.testing.assert_allclose(model.values, 1.0, rtol=0.5)
-
-
-def test_variances_are_positive_shrunk_and_in_the_units_of_the_residuals() -> None:
-    contexts, noise = drawn(0)
-    residuals = np.where(contexts[:, 0] > 0, noise, 0.0)  # nothing at all on one half
-    model = variances(contexts, residuals, np.random.default_rng(0))
-    floor = SEARCH.lowest_variance * np.mean(residuals**2)
-    assert np.all(model.values >= floor * (1 - 1e-12))
-    assert model.helpful
-    scaled = variances(1000 * contexts, 100 * residuals, np.random.default_rng(0))
-    np.testing.assert_allclose(scaled.values, 1e4 * model.values, rtol=1e-6)
-    assert scaled.share == model.share
-
-
-def test_a_constant_context_is_no_obstacle() -> None:
-    contexts, noise = drawn(1)
-    assert not variances(np.ones_like(contexts), noise, np.random.default_rng(0)).helpful
-
-
-def test_no_residual_at_all_asks_for_nothing() -> None:
-    contexts, _ = drawn(1)
-    assert not variances(contexts, np.zeros(NOISY_ROWS), np.random.default_rng(0)).helpful
-
-
-def test_a_group_does_not_vouch_for_itself() -> None:
-    # Each group is as noisy as chance would have it: its own rows foretell that, those of other groups cannot.
+def test_noise_that_varies_with_the_context_is_seen_where_it_is() -> None:
     rng = np.random.default_rng(0)
-    units = np.repeat(np.arange(40), 50)
-    contexts = rng.uniform(-2, 2, (40, 2))[units] + 0.01 * rng.normal(size=(NOISY_ROWS, 2))
-    residuals = np.exp(rng.normal(size=40))[units] * rng.normal(size=NOISY_ROWS)
-    assert variances(contexts, residuals, np.random.default_rng(0)).helpful
-    assert not variances(contexts, residuals, np.random.default_rng(0), units=units).helpful
+    z = rng.uniform(-1, 1, size=(NOISY_ROWS, 1))
+    noise, choice = noise_of(z[:, 0] * rng.normal(size=NOISY_ROWS), z)
+    assert choice.numbers["drawn towards noise of one variance by"] < 0.2
+    # E[z² q²] / E[z²] of Legendre's polynomials q = 1, √3 z and √5 (3 z² - 1) / 2.
+    np.testing.assert_allclose(np.diag(noise)[:3], [1, 9 / 5, 11 / 7], rtol=0.15)
+
+
+def test_noise_of_one_variance_is_taken_for_that() -> None:
+    shares = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=(NOISY_ROWS, 1))
+        noise, choice = noise_of(rng.normal(size=NOISY_ROWS), z)
+        shares.append(choice.numbers["drawn towards noise of one variance by"])
+        if noise is not None:
+            np.testing.assert_allclose(noise, np.eye(len(noise)), atol=0.15)
+    assert np.mean(shares) > 0.6
+
+
+def test_noise_is_free_of_the_units_of_the_residuals_and_none_where_there_are_none() -> None:
+    rng = np.random.default_rng(1)
+    z, e = rng.normal(size=(NOISY_ROWS, 1)), rng.normal(size=NOISY_ROWS)
+    once, thousand = (noise_of(scale * np.exp(z[:, 0]) * e, z)[0] for scale in (1.0, 1000.0))
+    np.testing.assert_allclose(once, thousand, rtol=1e-9)
+    assert noise_of(np.zeros(NOISY_ROWS), z)[0] is None
+
+
+def test_noise_of_groups_is_that_of_their_sums() -> None:
+    """Where 50 rows share their noise and their instruments, moments have 50 times the variance."""
+    rng = np.random.default_rng(2)
+    groups = np.repeat(np.arange(400), 50)
+    z = rng.normal(size=400)[groups][:, None]
+    noise, choice = noise_of(rng.normal(size=400)[groups], z, groups)
+    assert choice.answer == "of rows in groups"
+    np.testing.assert_allclose(np.diag(noise)[:3], 50, rtol=0.35)
 
 
 @pytest.mark.parametrize("seed", [2, 10])
-def test_of_few_rows_no_weights_are_made(seed: int) -> None:
-    """Residuals of exact data are what the penalty leaves, which varies; 25 rows are too few to judge weights by."""
+def test_few_exact_rows_are_no_obstacle(seed: int) -> None:
+    """Residuals of exact data are what the penalty leaves, which varies."""
     x = np.random.default_rng(seed).normal(size=(25, 2))
     assert de.IVRegressor().fit(x, 3 * x[:, 0]).score(x, 3 * x[:, 0]) > 0.9

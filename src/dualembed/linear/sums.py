@@ -299,36 +299,65 @@ def gather_moments(
 
 
 def gather_scores(
-    problem: Problem,
-    function: LinearFunction,
-    dual: FeatureMap,
-    *,
-    groups: ArrayLike | None = None,
-    variances: Floats | None = None,
+    problem: Problem, function: LinearFunction, dual: FeatureMap, *, groups: ArrayLike | None = None
 ) -> Floats:
-    """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each.
+    """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each."""
+    total, rows = np.zeros((dual.size, dual.size)), 0
+    for scores, count in _iter_scores(problem, function, dual, groups):
+        total += scores.T @ scores
+        rows += count
+    return total / rows
 
-    `variances` (n,) stand in for the squared residuals where they are given.
+
+def shrunken_scores(
+    problem: Problem, function: LinearFunction, dual: FeatureMap, *, scale: Floats, groups: ArrayLike | None = None
+) -> tuple[Floats, float]:
+    """(Ω drawn towards a multiple of `scale`, how far): by the least expected squared error (Ledoit and Wolf 2004).
+
+    In coordinates in which the scale (r, r), such as E[φφᵀ], is the identity, Ω of noise of one variance is a multiple
+    of it, and that of few or heavy-tailed scores is mostly chance.
     """
+    values, vectors = np.linalg.eigh(scale)
+    kept = values > 1e-10 * values[-1]
+    whitener = vectors[:, kept] / np.sqrt(values[kept])
+    total, fourth, units, rows = np.zeros((whitener.shape[1],) * 2), 0.0, 0, 0
+    for scores, count in _iter_scores(problem, function, dual, groups):
+        white = scores @ whitener
+        total += white.T @ white
+        fourth += float(np.sum(np.sum(white**2, axis=1) ** 2))
+        units, rows = units + len(white), rows + count
+    size = len(total)
+    level = np.trace(total) / size
+    away = float(np.sum((total - level * np.eye(size)) ** 2))
+    chance = fourth - float(np.sum(total**2)) / units
+    share = min(max(chance, 0.0) / away, 1.0) if away > 0 else 1.0
+    shrunken = ((1 - share) * total + share * level * np.eye(size)) / rows
+    back = vectors[:, kept] * np.sqrt(values[kept])
+    rest = vectors[:, ~kept] * np.sqrt(np.maximum(values[~kept], 0.0) * level / rows)
+    return back @ shrunken @ back.T + rest @ rest.T, share
+
+
+def _iter_scores(
+    problem: Problem, function: LinearFunction, dual: FeatureMap, groups: ArrayLike | None
+) -> Iterator[tuple[Floats, int]]:
+    """φ times residual, tile by tile, and of how many rows; with groups their sums (G, r), all at once."""
     features, dual = to_numpy(function.features), to_numpy(dual)
     theta = np.asarray(function.weights, dtype=np.float64)
-    total, start = np.zeros((dual.size, dual.size)), 0
     labels = None if groups is None else number_groups(groups, _rows(problem, None))
     sums = None if labels is None else np.zeros((int(labels.max()) + 1, dual.size))
+    start = 0
     for terms in iter_terms(problem):
-        phi = evaluate_features(dual, terms.context)
-        rows = slice(start, start + len(phi))
-        start += len(phi)
-        if variances is None:
-            moment = moment_features(features, terms.points, terms.weights) @ theta
-            phi *= (terms.target - terms.offset - moment)[:, None]
-        else:
-            phi *= np.sqrt(variances[rows])[:, None]
+        moment = moment_features(features, terms.points, terms.weights) @ theta
+        scores = evaluate_features(dual, terms.context)
+        scores *= (terms.target - terms.offset - moment)[:, None]
+        rows = slice(start, start + len(scores))
+        start += len(scores)
         if sums is None or labels is None:
-            total += phi.T @ phi
+            yield scores, len(scores)
         else:
-            np.add.at(sums, labels[rows], phi)
-    return (total if sums is None else sums.T @ sums) / start
+            np.add.at(sums, labels[rows], scores)
+    if sums is not None:
+        yield sums, start
 
 
 def _by_group(

@@ -122,7 +122,6 @@ PARTS: dict[str, dict[str, str]] = {
         "selection.evidence": "Found Instruments Moments Regression",
         "selection.held_out": "HeldOut",
         "selection.honest_score": "Score",
-        "selection.penalties": "Variances",
         "solvers.base": "Record Step",
         "selection.search": "Choice Level Samples",
     },

@@ -5,6 +5,9 @@ Other smooth losses take the kernels of the square loss, and their penalty from 
 
 from __future__ import annotations
 
+import dataclasses
+from typing import NamedTuple
+
 import equinox as eqx
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,42 +16,39 @@ from dualembed import checks
 from dualembed.arrays import Floats, Integers
 from dualembed.linear.averaging import deviations
 from dualembed.linear.moment_fit import MomentFit
-from dualembed.linear.sums import Sums, gather_moments, gather_scores, number_groups
+from dualembed.linear.sums import Sums, gather_moments, number_groups
 from dualembed.losses import Square
-from dualembed.problems.base import Problem, finite_data, with_rows
+from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
-from dualembed.selection.honest_score import Score, checked_terms, clustered_error, honest_score, values_at
+from dualembed.selection.honest_score import checked_terms, honest_score, values_at
 from dualembed.selection.hypotheses import Weighed, base_features, candidates, weigh_hypotheses
 from dualembed.selection.penalties import (
     FEWEST,
     FOLDS,
     NOISE_SHARE,
-    Variances,
+    choose_noise,
     choose_products,
     prediction_penalty,
-    variances,
 )
-from dualembed.selection.search import FAMILIES, LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
+from dualembed.selection.search import FAMILIES, LEVELS, Model, choose, landmarks_among, read_moments
 from dualembed.solvers.base import Choice, Record
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis, PolynomialMap
-from dualembed.spaces.features import FeatureMap, moment_features
-from dualembed.spaces.linear import LinearFunction
+from dualembed.spaces.features import FeatureMap
 from dualembed.spaces.nystrom import Stack
 from dualembed.tuning import SEARCH
 
 ROUNDS, SETTLED = 20, 0.01  # of the noise and the penalty in turn, until the noise changes by so small a share
-JUDGE_ROWS = 20_000  # that the honest score of two sets of weights is taken on
 FACTORS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # of the square loss's penalty
 HELD_OUT = 3  # one row of so many judges the penalties
 DUAL_PENALTY = 1e-6  # instruments have unit variance: it only keeps their matrix regular
 
 
 def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None) -> Record:
-    """The saddle and its closed form, with efficient weights where they help; rows are in no particular order."""
+    """The saddle and its closed form; rows are in no particular order."""
     sample = read_moments(problem)
     model, steps = choose(sample, rng)
     asked = sample.unknown_columns
@@ -58,7 +58,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     ]
     kernels = candidates(sample.places, searched, asked=asked)
 
-    def weigh(instruments: FeatureMap, *, partially_linear: bool = False) -> tuple[Weighed, Sums, float, list[Choice]]:
+    def weigh(instruments: FeatureMap, *, noise: Floats | None = None, partially_linear: bool = False) -> Fitting:
         sums = gather_moments(problem, Stack((trend, smooth)), instruments, folds=FOLDS, groups=groups)
         weighed = weigh_hypotheses(
             trend,
@@ -68,64 +68,55 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
             scale=sample.amplitude,
             level=4 * sample.level + 100 * sample.amplitude,
             variance=model.variance,
+            noise=noise,
             asked=asked,
             partially_linear=partially_linear,
         )
         dual_penalty, predicting = prediction_penalty(sums)
         slopes = weighed.slopes if np.all(sample.weights >= 0) else None
         sums, multiplying = choose_products(weighed.sums, weighed.variance / sums.rows, dual_penalty, slopes=slopes)
-        return weighed, sums, dual_penalty, [weighed.choice, predicting, multiplying]
+        if partially_linear:
+            sums, multiplying = sums.merged(), dataclasses.replace(multiplying, answer=FEW_MOMENTS)
+        fit = _solve(weighed, instruments, sums, dual_penalty, noise=noise)
+        return Fitting(weighed, fit, [weighed.choice, predicting, multiplying])
 
     instruments: FeatureMap = model.instruments
-    weighed, sums, dual_penalty, choices = weigh(instruments)
-    if asked and choices[-1].numbers.get(NOISE_SHARE, 0.0) > SEARCH.little_noise:
+    found, partially_linear = weigh(instruments), False
+    if asked and found.noise_share > SEARCH.little_noise:
         others = [place for place in range(sample.context.shape[1]) if place not in sample.controls]
         fewer = PolynomialMap.orthonormal(sample.context, straight=others)
         partial = weigh(fewer, partially_linear=True)
-        noise_share = partial[-1][-1].numbers[NOISE_SHARE]
-        if noise_share > SEARCH.little_noise:
-            instruments, (weighed, sums, dual_penalty, choices) = fewer, partial
-            answer = (
-                "polynomials of controls and lines in instruments, which are too weak for more: f is partially linear"
-            )
-            steps.append(Choice("moments", answer, {NOISE_SHARE: noise_share}))
-            sums, choices[-1] = sums.merged(), Choice("products of moments", "all rows together, since moments are few")
-    steps += choices
-    fit = _solve(weighed, instruments, sums, dual_penalty)
-    residual = sample.target - _moment(sample, fit.function)
-    units = _units(groups, len(residual))
-    noise = variances(sample.context[:, sample.columns], residual, rng, units=units)
-    fit = _try_efficient_weights(problem, fit, weighed, instruments, noise=noise, units=units, steps=steps)
-    spaces = Basis(weighed.features), Basis(instruments)
-    saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=dual_penalty)
-    return Record(tuple(steps), saddle, ClosedForm(sums.groups, groups, fit.noise, weighed.prior))
+        partially_linear = partial.noise_share > SEARCH.little_noise
+        if partially_linear:
+            instruments, found = fewer, partial
+            steps.append(Choice("moments", PARTIALLY_LINEAR, {NOISE_SHARE: partial.noise_share}))
+    noise, choice = choose_noise(problem, found.fit, groups=groups)
+    if noise is not None:
+        found = weigh(instruments, noise=noise, partially_linear=partially_linear)
+    steps += [*found.choices, choice]
+    fit = found.fit
+    spaces = Basis(found.weighed.features), Basis(instruments)
+    saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=fit.dual_penalty)
+    return Record(tuple(steps), saddle, ClosedForm(fit.sums.groups, groups, fit.noise, found.weighed.prior))
 
 
-def _try_efficient_weights(
-    problem: Problem,
-    fit: MomentFit,
-    weighed: Weighed,
-    instruments: FeatureMap,
-    *,
-    noise: Variances,
-    units: Integers,
-    steps: list[Choice],
-) -> MomentFit:
-    """The fit with efficient weights where they are called for and the honest score falls, else as it is."""
-    numbers = {"gain in log likelihood a row": noise.gain, "its standard error": noise.stderr}
-    if not noise.helpful:
-        steps.append(Choice("efficient weights", "not needed, the noise is much the same everywhere", numbers))
-        return fit
-    omega = gather_scores(problem, fit.function, instruments, variances=noise.values)
-    other = _solve(weighed, instruments, fit.sums, fit.dual_penalty, noise=omega / float(np.mean(noise.values)))
-    units = _units(units[:JUDGE_ROWS], min(len(units), JUDGE_ROWS))
-    before, after = (_judge(problem, one.function, units) for one in (fit, other))
-    change = after.contributions - before.contributions
-    stderr = clustered_error(change, units)
-    numbers |= {"change of the honest score": float(change.mean()), "with standard error": stderr}
-    used = change.mean() < -2 * stderr
-    steps.append(Choice("efficient weights", "used" if used else "tried and not used", numbers))
-    return other if used else fit
+class Fitting(NamedTuple):
+    """Hypotheses weighed by one set of instruments, the fit by them, and what was chosen on the way."""
+
+    weighed: Weighed
+    fit: MomentFit
+    choices: list[Choice]
+
+    @property
+    def noise_share(self) -> float:
+        """Share of noise in what moments tell of slopes."""
+        return float(self.choices[-1].numbers.get(NOISE_SHARE, 0.0))
+
+
+FEW_MOMENTS = "all rows together, since moments are few"
+PARTIALLY_LINEAR = (
+    "polynomials of controls and lines in instruments, which are too weak for more: f is partially linear"
+)
 
 
 def _solve(
@@ -140,19 +131,6 @@ def _solve(
         if abs(variance - before) < SETTLED * before:
             break
     return fit
-
-
-def _moment(sample: MomentSample, function: LinearFunction) -> Floats:
-    """Σ_k w_k f(p_k) in float64, some rows at a time."""
-    tiles = np.array_split(np.arange(len(sample.target)), 1 + len(sample.target) // 4096)
-    parts = (moment_features(function.features, sample.points[tile], sample.weights[tile]) for tile in tiles)
-    return np.concatenate([part @ function.weights for part in parts])
-
-
-def _judge(problem: Problem, function: LinearFunction, units: Integers) -> Score:
-    """The honest score on the first rows, as many as there are units for."""
-    sample = {name: column[: len(units)] for name, column in finite_data(problem).table.items()}
-    return honest_score(problem, lambda xs: function.features(xs) @ function.weights, sample=sample, groups=units)
 
 
 def _units(groups: ArrayLike | None, rows: int) -> Integers:

@@ -122,18 +122,20 @@ def weigh_hypotheses(
     scale: float,
     level: float,
     variance: float,
+    noise: Floats | None = None,
     asked: Sequence[int] = (),
     partially_linear: bool = False,
 ) -> Weighed:
     """Weigh all hypotheses by sums of the trend's and the landmarks' features side by side.
 
     `scale` is the variance that f must have to explain the targets, `level` that of its constant, and
-    `variance` a first guess of the noise's. Slopes of the columns `asked` about, such as
+    `variance` a first guess of the noise's. Moments have the covariance `noise` (r, r) times the noise's variance over
+    the rows, that of the instruments where it is None. Slopes of the columns `asked` about, such as
     treatments, are never small. A `partially_linear` f is a line in these, and any polynomial of the others, next to
     unpenalised: then moments of the others tell nothing of the slopes.
     """
     cross, target = sums.means()
-    values, vectors = np.linalg.eigh(sums.mean_dual)
+    values, vectors = np.linalg.eigh(sums.mean_dual if noise is None else noise)
     kept = values > 1e-10 * values[-1]
     whitener = vectors[:, kept] / np.sqrt(values[kept])
     moments, observed = whitener.T @ cross, whitener.T @ target[:, 0]
@@ -151,12 +153,12 @@ def weigh_hypotheses(
     nothing = Smooth(-1, kernels[0][1], 0.0, np.zeros(len(observed)), known, observed)
 
     for _ in range(ROUNDS):
-        noise = max(variance, least) / sums.rows
-        evidence = np.stack([_evidence(part, amplitudes, trends, noise) for part in parts])
-        plain = _evidence(nothing, np.zeros(1), trends, noise)[0]
+        per_moment = max(variance, least) / sums.rows
+        evidence = np.stack([_evidence(part, amplitudes, trends, per_moment) for part in parts])
+        plain = _evidence(nothing, np.zeros(1), trends, per_moment)[0]
         shares = _posterior(evidence, plain, parts, amplitudes / reference, trend, HYPOTHESES.mean)
         prior = _prior(shares, shares, parts, amplitudes, trends, smooth.landmarks)
-        theta = _mean(prior, known, unknown, observed, smooth, noise)
+        theta = _mean(prior, known, unknown, observed, smooth, per_moment)
         before, variance = variance, max(sums.residual_variance(theta), least)
         if abs(variance - before) < SETTLED * before:
             break

@@ -1,26 +1,24 @@
-"""Choices on the sums of moments: penalties of f and of the dual, products across folds, efficient weights."""
+"""Choices on the sums of moments: penalties of f and of the dual, products across folds, the noise of moments."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dualembed.arrays import Floats, Integers
-from dualembed.linear.sums import Sums
+from dualembed.linear.moment_fit import MomentFit
+from dualembed.linear.sums import Sums, shrunken_scores
 from dualembed.linear.system import MomentSystem
-from dualembed.selection.honest_score import clustered_error
-from dualembed.selection.regression import cross_fit, split_blocks
+from dualembed.problems.base import Problem
 from dualembed.solvers.base import Choice
 from dualembed.tuning import SEARCH
 
 FOLDS = 5
 NOISE_SHARE = "share of noise in what moments tell of slopes"  # a number of the choice of products
-FEWEST = 6 * FOLDS  # rows of efficient weights: the honest score, which judges them, needs as many
+FEWEST = 6 * FOLDS  # rows, or groups of them, that folds are made of
 ROUNDS = 10  # of the noise and the amplitude in turn
 RATIOS = np.geomspace(1e-10, 1e4, 85)  # of the penalty to the largest eigenvalue of the normal matrix
 DUAL_RATIOS = np.geomspace(1e-10, 10.0, 56)  # of the dual's penalty to the largest variance of its features
-SHARES = (0.25, 0.5, 0.75, 1.0)  # of a variance's own model, against a constant
 
 
 def evidence_penalty(sums: Sums, dual_penalty: float) -> float:
@@ -124,50 +122,22 @@ def choose_products(
         )
         noise = float(np.max(1 - parts / np.maximum(whole, np.finfo(float).tiny)))
         numbers[NOISE_SHARE] = noise
-        harmless = numbers["moments a row"] <= SEARCH.few_moments and noise <= SEARCH.little_noise
+        harmless = numbers["moments a row"] <= SEARCH.few_moments and noise <= SEARCH.some_noise
         across = across and not harmless
     answer = "across folds, without many-moment bias" if across else "all rows together"
     return sums if across else sums.merged(), Choice("products of moments", answer, numbers)
 
 
-@dataclasses.dataclass(frozen=True)
-class Variances:
-    """σ²(κ) at each row, (n,), how far it is from a constant (share 0), and what it gains over one.
+def choose_noise(problem: Problem, fit: MomentFit, *, groups: ArrayLike | None = None) -> tuple[Floats | None, Choice]:
+    """The covariance (r, r) of moments over the variance of a residual, and the choice in words.
 
-    `gain` is the mean gain in log likelihood of a held-out residual, a Gaussian one, with its standard error.
+    It is None where it may as well be that of noise of one variance, and rows that do not depend on each other. Noise
+    that is larger in some contexts would else pass for a rough f, and moments that are mostly noise count too much.
     """
-
-    values: Floats
-    share: float
-    gain: float
-    stderr: float
-
-    @property
-    def helpful(self) -> bool:
-        """Whether the gain is beyond doubt."""
-        return self.share > 0 and self.gain > 2 * self.stderr
-
-
-def variances(
-    contexts: Floats, residuals: Floats, rng: np.random.Generator, *, units: Integers | None = None
-) -> Variances:
-    """A smooth model of E[residual² | κ], shrunk towards the mean as far as held-out residuals ask for.
-
-    σ²(κ) = (1 - share) σ² + share · v(κ), v a kernel regression of the squared residuals, each row's from other rows
-    and, where `units` (n,) numbers groups that depend on each other, from other groups.
-    """
-    squares = residuals**2
-    mean = float(squares.mean())
-    best = Variances(np.full(len(squares), mean), 0.0, 0.0, 0.0)
-    if mean == 0 or len(squares) < FEWEST:
-        return best
-    units = np.arange(len(squares)) if units is None else units
-    blocks, uses = split_blocks(units, FOLDS, rng)
-    model = np.maximum(cross_fit(contexts, squares, blocks, uses=uses, rng=rng)[0], SEARCH.lowest_variance * mean)
-    constant = -0.5 * (np.log(mean) + squares / mean)
-    for share in SHARES:
-        values = (1 - share) * mean + share * model
-        gains = -0.5 * (np.log(values) + squares / values) - constant
-        if gains.mean() > best.gain:
-            best = Variances(values, share, float(gains.mean()), clustered_error(gains, units))
-    return best
+    noise, share = shrunken_scores(problem, fit.function, fit.dual, scale=fit.sums.mean_dual, groups=groups)
+    numbers = {"drawn towards noise of one variance by": share}
+    variance = fit.residual_variance
+    if variance <= 0 or (share == 1 and groups is None):
+        return None, Choice("noise of moments", "of one variance", numbers)
+    words = "of rows in groups" if groups is not None else "that varies with the context"
+    return noise / variance, Choice("noise of moments", words, numbers)
