@@ -166,7 +166,8 @@ def test_columns_without_an_effect_to_know_of_are_told(treated: Any) -> None:
     assert known.warnings == ()
     assert strange.stderr > np.std(x) > 10 * known.stderr
     assert strange.stderr == pytest.approx(model.predict(pa.table(unlike), return_std=True)[1][0])
-    assert strange.warnings == ("100% of the points asked about lie outside the data",)
+    assert strange.warnings[0] == "100% of the points asked about lie outside the data"
+    assert strange.verdict == "not answerable"
 
 
 def test_points_outside_the_data_have_wide_errors_and_say_so(curve: Any) -> None:
@@ -213,3 +214,52 @@ def _coin(states: Any) -> np.ndarray:
 
 def _high(states: Any) -> np.ndarray:
     return np.asarray(states)[:, 0] > 1
+
+
+@pytest.fixture(scope="module")
+def by_region() -> tuple[de.IVRegressor, dict[str, np.ndarray]]:
+    """A slope of 1 in the north and 3 in the south, and a control that does nothing to it."""
+    rng = np.random.default_rng(0)
+    z, hidden, age = rng.normal(size=(3, 3000))
+    region = rng.choice(["north", "south"], size=3000, p=[0.7, 0.3])
+    x = z + hidden
+    y = np.where(region == "north", 1.0, 3.0) * x + 2 * hidden + age
+    model = de.IVRegressor().fit(x, y, instruments=z, controls=pa.table({"region": region, "age": age}))
+    return model, {"region": region, "age": age}
+
+
+def test_effects_by_a_column_are_those_of_its_levels_and_average_to_the_effect(by_region: Any) -> None:
+    model, _ = by_region
+    groups = model.effect(0.0, 1.0, by="region")
+    assert groups.levels == ("north", "south")
+    for answer, truth in zip(groups.answers, (1.0, 3.0), strict=True):
+        lower, upper = answer.interval()
+        assert lower < truth < upper
+        assert upper - lower < 1.5
+    whole = model.effect(0.0, 1.0)
+    assert groups.average().value == pytest.approx(whole.value, rel=1e-9)
+    assert groups.equality_test() < 0.01
+    apart = groups.difference("south", "north")
+    assert apart.value == pytest.approx(groups.answers[1].value - groups.answers[0].value)
+    assert apart.stderr**2 == pytest.approx(np.array([-1, 1]) @ groups.covariance @ np.array([-1, 1]))
+    assert list(groups.tidy()["term"]) == ["region=north", "region=south"]
+    assert "That all are equal has p" in str(groups)
+
+
+def test_a_number_with_many_values_makes_quartiles(by_region: Any) -> None:
+    model, _ = by_region
+    groups = model.ask_by(model.mean_derivative(0), "age")
+    assert len(groups.levels) == 4
+    np.testing.assert_allclose(groups.shares, 0.25, atol=0.01)
+    assert groups.equality_test() > 0.01
+
+
+def test_groups_of_what_moves_or_of_sums_are_refused(by_region: Any) -> None:
+    model, _ = by_region
+    with pytest.raises(de.InputError, match="moves column region itself"):
+        model.ask_by(model.average_effect("region", "south", "north"), "region")
+    question = model.mean_derivative(0)
+    with pytest.raises(de.InputError, match="not in a sum of several"):
+        model.ask_by(question + question, "region")
+    with pytest.raises(de.InputError, match="has no group 'east'"):
+        model.effect(0.0, 1.0, by="region").difference("east", "north")

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from dualembed.answers.iv_tests import IVTest, hansen_test, sargan_test, wu_hausman_test
     from dualembed.answers.linear_results import LinearResults
     from dualembed.answers.question import Question
+    from dualembed.answers.subgroups import Subgroups
     from dualembed.answers.summary import Findings, Summary
     from dualembed.answers.task import Fitted, Setting, Task
 
 __all__ = [
-    "Answer", "Findings", "Fitted", "Question", "Setting", "Summary", "Task", "Verdict",
+    "Answer", "Findings", "Fitted", "Question", "Setting", "Subgroups", "Summary", "Task", "Verdict",
     "ConfidenceSet", "FirstStageTest", "IVTest", "LinearResults",
     "anderson_rubin_set", "anderson_rubin_test", "effective_f", "first_stage_tests", "hansen_test", "rank_test",
     "sargan_test", "wu_hausman_test",
@@ -28,6 +29,7 @@ _HOMES = {
     "Verdict": "answer",
     "LinearResults": "linear_results",
     "Question": "question",
+    "Subgroups": "subgroups",
     "Findings": "summary",
     "Summary": "summary",
     "Fitted": "task",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers.answer import Answer, judge
+from dualembed.answers.answer import Answer, judge, outside_warning
 from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.linear.candidates import Functional
 from dualembed.linear.fit import LinearFit
@@ -134,6 +134,23 @@ class Question:
         coefficients = [(factor * part.shares / len(part.shares)).ravel() for factor, part in self.parts]
         return np.concatenate(points), np.concatenate(coefficients)
 
+    def among(self, rows: Booleans, words: str) -> Question:
+        """The same question about some of its rows, in other words.
+
+        Parameters
+        ----------
+        rows : array of shape (n,)
+            Which of the rows; all parts are of the same ones.
+        words : str
+            The words.
+
+        Returns
+        -------
+        Question
+            The question.
+        """
+        return Question(words, tuple((factor, part.among(rows)) for factor, part in self.parts))
+
     def strays(self) -> Floats:
         """How far each point is from all that the fit could learn of, by what it does not show.
 
@@ -215,13 +232,14 @@ def answer_from_spreads(
     question: Question,
     *,
     size: float,
-    warnings: tuple[str, ...] = (),
+    outside: float = 0.0,
     freedom: float | None = None,
 ) -> Answer:
     """The answer of a function whose errors come from spreads of its weights, the largest of which counts.
 
-    `size` is the standard deviation of f over the data, by which it may be off at points that stray from them, and
-    `freedom` the degrees of freedom of the errors, where these come from few clusters.
+    `size` is the standard deviation of f over the data, by which it may be off at points that stray from them,
+    `outside` the share of what is asked about that lies outside the data, and `freedom` the degrees of freedom of the
+    errors, where these come from few clusters.
     """
     points, coefficients = question.flat()
     value = float(coefficients @ values(function, points))
@@ -232,7 +250,19 @@ def answer_from_spreads(
     away = float(np.abs(coefficients) @ question.strays())
     guessed = size * away if away else 0.0
     stderr = float(np.sqrt(fitted**2 + sampled + guessed**2))
-    return Answer(value, stderr, freedom=freedom, question=question.words, warnings=warnings)
+    if not size:  # by which alone it can be told what is much
+        return Answer(value, stderr, freedom=freedom, question=question.words, warnings=outside_warning(outside))
+    relative, finite = stderr / max(abs(value), size), bool(np.isfinite(stderr))
+    judged = judge(negative=None, outside=outside, relative=relative, of_answer=abs(value) >= size, finite=finite)
+    return Answer(
+        value,
+        stderr,
+        freedom=freedom,
+        question=question.words,
+        verdict=judged.verdict,
+        warnings=judged.warnings,
+        because=judged.because,
+    )
 
 
 def values(function: Function, points: Floats) -> Floats:

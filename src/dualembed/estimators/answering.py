@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Summary, Task
-from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import answer_from_paths, answer_from_spreads, share_of, values
 from dualembed.data.coding import Coding
 from dualembed.estimates import check_level, format_estimate, format_number
@@ -83,7 +82,7 @@ class Answering(Learner):
             self._spreads(),
             question,
             size=self._size(),
-            warnings=self._question_warnings(question),
+            outside=self._share_outside(question),
             freedom=self._freedom,
         )
 
@@ -229,9 +228,9 @@ class Answering(Learner):
         """The standard deviation of f over the data, as far as it is known: what a guess may be off by."""
         return 0.0 if self.paths_ is None else self.paths_.size
 
-    def _question_warnings(self, question: Question) -> tuple[str, ...]:
-        """Warnings about a question, for fits that do not know what answers rest on."""
-        return outside_warning(share_of(question.flat()[1], question.strays() > 0))
+    def _share_outside(self, question: Question) -> float:
+        """The share of what is asked about that lies outside the data, where fits do not know what answers rest on."""
+        return share_of(question.flat()[1], question.strays() > 0)
 
     def _middle(self) -> np.ndarray:
         """The point (1, d) in the middle of the data, as far as the codings know it."""

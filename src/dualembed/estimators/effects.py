@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Question, Summary
-from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
+from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
 from dualembed.estimates import format_number
@@ -20,8 +22,10 @@ from dualembed.estimators.base import Estimator
 from dualembed.estimators.learning import FEWEST
 from dualembed.linear.averaging import deviations
 from dualembed.linear.fit import nearest, reach_of
+from dualembed.threads import on_one_thread
 
-STEP = 0.01  # of a column's deviation, to either side, over which a derivative is a difference
+STEP = 0.1  # of a column's deviation, to either side, over which a derivative is a difference: short steps at some rows
+# would ask what a rough f does just there, which no data tell, while their mean over all rows is well known
 LEVELS = 10  # of a category that are compared with its most frequent one
 QUARTILE = 0.6745  # of a normal column, in deviations from its mean
 MOVED = 20_000  # rows that are moved in all, where the effects of all columns are asked for
@@ -110,6 +114,47 @@ class Effects(Estimator):
         self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
     ) -> Question:
         """The mean of Σ_j shares_j f(rows_j) over rows (n, J, d)."""
+
+    @on_one_thread
+    def ask_by(self, question: Question, by: Any) -> Subgroups:
+        """Answer a question about every group of its rows that a column tells apart, with the answers' covariance.
+
+        Parameters
+        ----------
+        question : Question
+            One about rows, such as `average_effect`, `mean_derivative` and `difference` make; not a sum of such.
+        by : str or int
+            A column of f's that the question does not move: a category, a number with few values, or any other number,
+            by its quartiles.
+
+        Returns
+        -------
+        Subgroups
+            An answer for each group. Their mean by the groups' shares is the answer about all rows.
+        """
+        check_is_fitted(self, "function_")
+        place = self._place(by)
+        ((_, part),) = question.parts if len(question.parts) == 1 else ((0.0, None),)
+        if part is None or not self._moves_coded:
+            raise checks.InputError("groups can be told apart in one question about rows, not in a sum of several")
+        own = part.points[:, :, place.coordinates]
+        if np.ptp(own, axis=1).max() > 0:
+            raise checks.InputError(
+                f"the question moves column {place.column.name} itself, so that it tells no groups apart; name another"
+            )
+        labels, levels = _group_rows(place.values(part.points[:, 0]))
+        questions = [
+            question.among(labels == number, f"{question.words}, where {place.column.name} is {level}")
+            for number, level in enumerate(levels)
+        ]
+        answers = [self.ask(each) for each in questions]
+        stderr = np.array([answer.stderr for answer in answers])
+        flat = [each.flat() for each in questions]
+        covariances = [spread.covariance(flat) for spread in self._spreads()]
+        covariance = max(covariances, key=np.trace)
+        np.fill_diagonal(covariance, stderr**2)
+        shares = np.bincount(labels, minlength=len(levels)) / len(labels)
+        return Subgroups(place.column.name, levels, shares, tuple(answers), covariance)
 
     def _difference(self, first: tuple[Any, Any], second: tuple[Any, Any]) -> Question:
         """f at the first X and controls less f at the second, on average; one row stands for all."""
@@ -231,16 +276,27 @@ class Effects(Estimator):
             begin += coding.dimension if self._moves_coded else len(coding.columns)
         return known
 
-    def _question_warnings(self, question: Question) -> tuple[str, ...]:
+    def _share_outside(self, question: Question) -> float:
         if self.sample_ is None:
-            return ()
+            return 0.0
         known, scale = self.sample_.points, deviations(self.sample_.points)
         points, coefficients = question.flat()
         beyond = nearest(points, known, scale) > reach_of(np.unique(known, axis=0), scale)
-        return outside_warning(share_of(coefficients, beyond | (question.strays() > 0)))
+        return share_of(coefficients, beyond | (question.strays() > 0))
 
     def _size(self) -> float:
         return 0.0 if self.sample_ is None else float(np.std(self._predicted(self.sample_.points)))
+
+
+def _group_rows(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(the number of each row's group, the groups in words): levels, or quartiles where a number has many values."""
+    distinct, labels = np.unique(values, return_inverse=True)
+    if len(distinct) <= LEVELS or distinct.dtype.kind not in "if":
+        words = (format_number(each) if isinstance(each, float) else str(each) for each in distinct.tolist())
+        return labels, tuple(words)
+    cuts = np.unique(np.percentile(values, (25.0, 50.0, 75.0)))
+    ends = [format_number(each) for each in (distinct[0], *cuts, distinct[-1])]
+    return np.searchsorted(cuts, values, side="left"), tuple(f"{a} to {b}" for a, b in itertools.pairwise(ends))
 
 
 def _check_moved(coding: Coding, place: Place) -> None:

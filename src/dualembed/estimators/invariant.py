@@ -443,7 +443,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
     def mean_derivative(self, column: Any, X: Any = None) -> Question:
         """The question of the mean over rows of the prediction's derivative along a column, per unit of it.
 
-        It is a difference over a hundredth of the column's deviation to either side.
+        It is a difference over a tenth of the column's deviation to either side.
 
         Parameters
         ----------

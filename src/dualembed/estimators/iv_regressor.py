@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, LinearResults, Question, Task
-from dualembed.answers.answer import outside_warning
 from dualembed.answers.question import share_of
+from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
 from dualembed.data.table import Table
@@ -30,6 +30,8 @@ from dualembed.estimators.diagnostics import (
 from dualembed.estimators.effects import Effects
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import coded_root, fit_linear
+from dualembed.estimators.weak_instruments import is_weak, widen
+from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
 from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
@@ -238,7 +240,7 @@ class IVRegressor(RegressorMixin, Effects):
         """
         return self._difference((X1, controls), (X0, controls if controls0 is None else controls0))
 
-    def effect(self, T0: Any, T1: Any, controls: Any = None) -> Answer:
+    def effect(self, T0: Any, T1: Any, controls: Any = None, by: Any = None) -> Answer | Subgroups:
         """The effect of moving X from T0 to T1: the mean over rows of f(T1) - f(T0), with its standard error.
 
         Parameters
@@ -249,15 +251,22 @@ class IVRegressor(RegressorMixin, Effects):
             Treatments after it.
         controls : array-like of shape (n, k) or (n,), optional
             Controls; by default those of the rows of the fit, or of a sample of 1,000 of them.
+        by : str or int, optional
+            A control, for the effect where it has each of its levels; of a number with many values, by quartiles.
 
         Returns
         -------
-        Answer
-            The effect.
+        Answer or Subgroups
+            The effect; with `by` that in every group, with their joint covariance.
         """
+        question = self._effect_question(T0, T1, controls)
+        return self.ask(question) if by is None else self.ask_by(question, by)
+
+    def _effect_question(self, T0: Any, T1: Any, controls: Any) -> Question:
+        """The mean over rows of f(T1) - f(T0)."""
         before, after = (np.asarray([[each]]) if np.ndim(each) == 0 else each for each in (T0, T1))
         if controls is not None or self.controls_ is None:
-            return self.ask(self.difference(after, before, controls))
+            return self.difference(after, before, controls)
         if self.sample_ is None:
             raise checks.InputError("this model was saved without rows to take the mean over; give controls")
         rows = self.sample_.rows
@@ -269,12 +278,12 @@ class IVRegressor(RegressorMixin, Effects):
         shares, groups = np.tile([1.0, -1.0], (len(rows), 1)), np.full(len(rows), -1)
         words = "the effect of moving X between two places, on average over the rows of the fit"
         strays = np.zeros((len(rows), 2))
-        return self.ask(self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups))
+        return self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups)
 
     def mean_derivative(self, column: Any, X: Any = None, controls: Any = None) -> Question:
         """The question of the mean over rows of ∂f/∂column, per unit of the column.
 
-        It is a difference over a hundredth of the column's deviation to either side.
+        It is a difference over a tenth of the column's deviation to either side.
 
         Parameters
         ----------
@@ -378,6 +387,7 @@ class IVRegressor(RegressorMixin, Effects):
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
+        self._widen_for_weak_instruments(problem)
 
     def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
@@ -404,6 +414,17 @@ class IVRegressor(RegressorMixin, Effects):
                 raise
             return [f"a straight line in these columns is not identified, and hardly any other f: {refusal}"]
         return []
+
+    def _widen_for_weak_instruments(self, problem: Any) -> None:
+        """Let errors reach as far as Anderson and Rubin's set where instruments are weak and f is no straight line."""
+        if self._is_line or self.linear_ is None or not is_weak(self.linear_) or self.coding_.dimension != 1:
+            return
+        if isinstance(self.uncertainty_, Spread) and self.sample_ is not None:
+            (column,), size = self.coding_.columns, float(np.std(problem.source.table["y"]))
+            scale = 1.0 if column.levels else column.scale
+            spread, warning = widen(self.uncertainty_, self.linear_, self.sample_.points, scale=scale, size=size)
+            self.uncertainty_ = spread
+            self._add_warnings([warning])
 
     def _sample(self, problem: Any) -> None:
         """Keep some of the problem's rows besides earlier ones."""
@@ -461,10 +482,10 @@ class IVRegressor(RegressorMixin, Effects):
     def _is_line(self) -> bool:
         return "coef_" in vars(self)
 
-    def _question_warnings(self, question: Question) -> tuple[str, ...]:
+    def _share_outside(self, question: Question) -> float:
         if self._is_line:  # which is the same everywhere: what strays in other ways alone is outside
-            return outside_warning(share_of(question.flat()[1], question.strays() > 0))
-        return super()._question_warnings(question)
+            return share_of(question.flat()[1], question.strays() > 0)
+        return super()._share_outside(question)
 
     @property
     def _measure(self) -> str:
@@ -524,8 +545,8 @@ class IVRegressor(RegressorMixin, Effects):
 
     @property
     def _freedom(self) -> float | None:
-        if not self._is_line or self.linear_ is None or np.isinf(self.linear_.freedom):
-            return None
+        if self.linear_ is None or np.isinf(self.linear_.freedom):
+            return None  # clusters are many, or there are none
         return self.linear_.freedom
 
     def _unstandardise(self) -> None:

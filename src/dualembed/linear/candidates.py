@@ -9,7 +9,7 @@ from typing import NamedTuple
 import equinox as eqx
 import numpy as np
 
-from dualembed.arrays import Floats, Integers
+from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.spaces.features import FeatureMap, evaluate_functions, moment_features
 
 
@@ -59,6 +59,16 @@ class Functional:
         empty = count == 0
         sums[empty], count[empty] = total, len(rows)
         return np.asarray(sums / count[:, None])
+
+    def among(self, rows: Booleans) -> Functional:
+        """The same of some of its rows."""
+        return Functional(
+            self.points[rows],
+            self.shares[rows],
+            None if self.groups is None else self.groups[rows],
+            None if self.constants is None else self.constants[rows],
+            None if self.strays is None else self.strays[rows],
+        )
 
     def sampling_variance(self, function: Callable[[Floats], Floats]) -> float:
         """The variance of the functional of f over samples of its rows; 0 where these are given."""

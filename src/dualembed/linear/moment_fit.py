@@ -193,6 +193,22 @@ class Spread(eqx.Module):
         row = weights @ psi
         return Estimate(float(row @ self.weights), float(np.linalg.norm(row @ self.root)))
 
+    def covariance(self, sums: Sequence[tuple[Floats, Floats]]) -> Floats:
+        """The covariance of several sums Σ coefficients f(points).
+
+        Parameters
+        ----------
+        sums : sequence of (array of shape (N, d), array of shape (N,))
+            Points and coefficients of each.
+
+        Returns
+        -------
+        array of shape (K, K)
+            The covariance.
+        """
+        rows = np.stack([coefficients @ self._psi(points) for points, coefficients in sums]) @ self.root
+        return np.asarray(rows @ rows.T)
+
     def _psi(self, xs: ArrayLike) -> Floats:
         points = np.asarray(xs, dtype=np.float64)
         points = points[:, None] if points.ndim == 1 and self.features.dimension == 1 else points
