@@ -176,6 +176,7 @@ GONE: frozenset[str] = frozenset(
         "report.Words",
         "report.Worth",
         "selection.Fit",
+        "selection.Variances",
     }
 )
 """Words of older files whose class is no more; no other class takes one."""
