@@ -1,4 +1,4 @@
-"""`dualembed fit`: from a table to a saved model, and the answer in plain words."""
+"""`dualembed fit`: from a table to the answer in plain words, and to a saved model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FitRequest:
 
     name: str
     table: Path
-    out: Path
+    out: Path | None
     report: Path | None
     columns: dict[str, str | None]
     settings: dict[str, Any]
@@ -51,7 +51,8 @@ class FitRequest:
         given |= {"--formula": self.formula} if self.formula is not None else {}
         given |= {option_of(name): value for name, value in self.settings.items()}
         given |= {"--categorical": self.categories} if self.categories else {}
-        words = ["dualembed", "fit", self.name, str(self.table), "--out", str(self.out)]
+        words = ["dualembed", "fit", self.name, str(self.table)]
+        words += ["--out", str(self.out)] if self.out else []
         words += [word for option, value in given.items() for word in (option, str(value))]
         words += ["--drop-missing"] if self.drop_missing else []
         words += ["--report", str(self.report)] if self.report else []
@@ -97,7 +98,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
     task = typer.Argument(metavar="TASK", help="What is asked; see above.", autocompletion=lambda: list(known_tasks()))
     yield parameter("task", Annotated[str, task])
     yield parameter("table", options.Table)
-    yield parameter("out", Annotated[Path, typer.Option(metavar="MODEL", help="The file to save the model in.")])
+    yield parameter("out", Annotated[Path | None, _OUT], default=None)
     roles = {role.word: role for each in tasks.values() for role in each.roles}
     for word, role in sorted(roles.items(), key=lambda item: list(ROLES).index(item[1].name)):
         shown = typer.Option(role.option, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
@@ -121,6 +122,9 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("as_json", options.AsJson, default=False)
 
 
+_OUT = typer.Option(
+    metavar="MODEL", help="Keep the model in this file, for `ask`, `predict` and `score`; without it, print the answer."
+)
 _CATEGORICAL = typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does.")
 _FORMULA = typer.Option(
     metavar="FORMULA",
@@ -147,11 +151,13 @@ def _check(request: FitRequest) -> None:
 
         check_formula(task, request.formula, request.columns)
     check_exists(request.table.expanduser())
-    check_writable("--out", request.out, request.table)
+    if request.out is not None:
+        check_writable("--out", request.out, request.table)
     if request.report is not None:
         if request.report.suffix.lower() not in (".html", ".htm"):
             raise InputError(f"--report {request.report} must end in .html, since it is a page for a browser")
-        check_writable("--report", request.report, request.table, request.out)
+        others = [path for path in (request.table, request.out) if path is not None]
+        check_writable("--report", request.report, *others)
 
 
 def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
@@ -202,7 +208,7 @@ def _run(request: FitRequest, *, as_json: bool) -> None:
         summary = model.summary()
     with spinner("Writing"):
         _write(request, model, given.data.columns)
-    with on_interrupt(f"stopped; the model {request.out} is written"):
+    with on_interrupt(_written(request)):
         if as_json:
             print_json(_document(request, given, summary))
         else:
@@ -220,7 +226,7 @@ def _document(request: FitRequest, given: FitData, summary: Summary) -> dict[str
         "categories": given.categories,
         **summary.to_dict(),
         "solver": request.settings["solver"],
-        "model": str(request.out),
+        "model": None if request.out is None else str(request.out),
         "report": None if request.report is None else str(request.report),
         "command": request.command,
     }
@@ -238,9 +244,22 @@ def _print(request: FitRequest, given: FitData, summary: Summary) -> None:
     typer.echo("")
     print_summary(summary)
     typer.echo("")
-    typer.echo(f"Model:  {request.out}")
     if request.report:
         typer.echo(f"Report: {request.report} (open it in a browser)")
+    typer.echo(f"Model:  {request.out}" if request.out else f"Model:  not kept; {_how_to_keep(request)}")
+
+
+def _how_to_keep(request: FitRequest) -> str:
+    """How the model would be kept, in words."""
+    return f"add --out {request.table.stem}.dualembed to keep it for `dualembed ask`, `predict` and `score`"
+
+
+def _written(request: FitRequest) -> str:
+    """What an interruption leaves, once all is done but to print it, in words."""
+    from dualembed.cli.console import NOTHING
+
+    files = [f"the {what} {path}" for what, path in (("model", request.out), ("report", request.report)) if path]
+    return f"stopped; {' and '.join(files)} {'are' if len(files) > 1 else 'is'} written" if files else NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,12 +343,15 @@ def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
 
 def _write(request: FitRequest, model: Any, data: Mapping[str, Any]) -> None:
     from dualembed.cli.console import NOTHING, on_interrupt
-    from dualembed.saving import save
 
-    with on_interrupt(NOTHING):
-        save(model, request.out)
+    if request.out is not None:
+        from dualembed.saving import save
+
+        with on_interrupt(NOTHING):
+            save(model, request.out)
     if request.report is not None:
         from dualembed.report import write_report
 
-        with on_interrupt(f"stopped; the model {request.out} is written, but not the report"):
+        left = NOTHING if request.out is None else f"stopped; the model {request.out} is written, but not the report"
+        with on_interrupt(left):
             write_report(model, request.report, data=data, command=request.command)

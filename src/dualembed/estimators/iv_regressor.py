@@ -107,7 +107,7 @@ class IVRegressor(RegressorMixin, Effects):
         inputs=("X", "controls"),
         context=("instruments", "controls"),
         examples=(
-            "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
+            "survey.csv --x price --y sales --instrument tax --control region",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
             'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --out effect.dualembed',
         ),
