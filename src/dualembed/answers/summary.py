@@ -66,7 +66,7 @@ class Summary:
 
     @property
     def error(self) -> HeldOut | None:
-        """The honest error on rows left out; None for few rows or episodes, and for losses other than the square."""
+        """The honest error on rows left out; None where there is none, of which `error_text` says why."""
         error: HeldOut | None = self.diagnostics.held_out
         return error
 
@@ -83,6 +83,7 @@ class Summary:
             "answer": dict(self.findings.facts),
             "answers": [answer.to_dict() for answer in self.findings.answers],
             "honest_error": self._error_dict(),
+            "why_no_honest_error": self.diagnostics.unjudged if self.error is None else None,
             "warnings": list(self.warnings),
             "selection": [
                 {"question": step.question, "answer": step.answer, **step.numbers} for step in self.selection
@@ -115,7 +116,8 @@ class Summary:
         """The honest error in a sentence, or why there is none."""
         error = self.error
         if error is None:
-            return NO_ERROR
+            reason = f": {self.diagnostics.unjudged}" if self.diagnostics.unjudged else ""
+            return f"There is no honest error on rows left out{reason}. {ASK_ELSEWHERE}"
         return (
             f"Honest error on rows left out: {format_estimate(error.value, error.stderr)} ({self.task.error}; the "
             f"naive one, {format_number(error.squared)}, counts the noise of single rows). {self.error_verdict()}"
@@ -160,10 +162,7 @@ class Summary:
 NOISY_ERROR = (
     "The noise of y is a part of it, so that it is not zero for the best function either: compare models by it."
 )
-NO_ERROR = (
-    "There is no honest error: there were too few rows or episodes to leave some out, or the loss is not the square. "
-    "`model.error` and `dualembed score` tell it on other rows."
-)
+ASK_ELSEWHERE = "`model.error` and `dualembed score` tell it on other rows."
 
 
 def headline_text(answer: Answer) -> str:

@@ -22,7 +22,7 @@ from dualembed.linear.moment_fit import MomentFit, Spread
 from dualembed.problems.base import Problem, finite_data
 from dualembed.saddle import DualFunction
 from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
-from dualembed.selection.held_out import held_out_folds, held_out_new
+from dualembed.selection.held_out import FOLDS, held_out_folds, held_out_new, why_unjudged
 from dualembed.selection.kernels import describe
 from dualembed.solvers.base import EarlyStopWarning, Result, SolverLike
 from dualembed.spaces.base import SpaceLike
@@ -122,6 +122,7 @@ class Learner(BaseEstimator):
             judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
             self.diagnostics_, self.witness_, self.uncertainty_ = Diagnostics(rows, judged), None, None
             self.solution_, self.function_ = None, result.primal.trimmed()
+        self._say_why_unjudged(problem, groups, folds=FOLDS if self.paths_ is None else 2)
         self._record_solver_warnings(caught)
         few = None if groups is None or self.paths_ is not None else len(np.unique(groups))
         if few is not None and few < FEW_GROUPS:
@@ -182,6 +183,18 @@ class Learner(BaseEstimator):
             self._keep_moments(fit, fit.spread(), judged)
             self.function_ = to_numpy(fit.function)
             self.dual_ = dataclasses.replace(self.dual_, function=fit.dual_function)
+        self._say_why_unjudged(problem, groups, folds=2)
+
+    def _say_why_unjudged(self, problem: Problem, groups: Any, *, folds: int) -> None:
+        """Keep the reason why there is no honest error, where there is none."""
+        if self.diagnostics_.held_out is None:
+            reason = why_unjudged(problem, groups, units=self._units, folds=folds)
+            self.diagnostics_ = dataclasses.replace(self.diagnostics_, unjudged=reason)
+
+    @property
+    def _units(self) -> str:
+        """What groups of rows are called."""
+        return "groups"
 
     def _add_to_paths(
         self, fit: LinearFit, problem: Problem, judged: HeldOut | None, *, groups: Any, headline: Headline | None
