@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dualembed.answers.answer import Answer, meaning
 from dualembed.answers.task import Task
 from dualembed.estimates import format_estimate, format_interval, format_number
 from dualembed.selection import Choice, HeldOut
+
+if TYPE_CHECKING:
+    from dualembed.answers.subgroups import Subgroups
 
 SIGNIFICANT = 2.0  # standard errors
 SHOWN = 12  # answers of a printed table
@@ -74,6 +77,17 @@ class Summary:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the fit and about the headline, each once."""
         return tuple(dict.fromkeys([*self.diagnostics.warnings, *self.headline.warnings]))
+
+    def led_by(self, answers: Sequence[Answer], groups: Sequence[Subgroups] = ()) -> Summary:
+        """The same with the first of these answers as the headline, the others and their groups in sentences."""
+        told = [headline_text(answer) for answer in answers[1:]] + [each.sentence() for each in groups]
+        facts = {
+            **self.findings.facts,
+            "asked": [answer.to_dict() for answer in answers],
+            "subgroups": [each.to_dict() for each in groups],
+        }
+        findings = self.findings._replace(remarks=(*told, *self.findings.remarks), facts=facts)
+        return dataclasses.replace(self, headline=answers[0], findings=findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The summary in terms that JSON has."""
@@ -176,9 +190,9 @@ def verdict_text(answer: Answer) -> str:
     return "" if answer.verdict is None else f"{answer.verdict}: {meaning(answer.verdict, answer.because)}."
 
 
-def estimate_cells(answer: Answer) -> list[str]:
+def estimate_cells(answer: Answer, level: float = 0.95) -> list[str]:
     """[the number with its error, its interval], as cells of a table."""
-    lower, upper = answer.interval()
+    lower, upper = answer.interval(level)
     ends = "–" if not lower <= upper else format_interval(lower, upper)
     return [format_estimate(answer.value, answer.stderr), ends]
 

@@ -15,6 +15,7 @@ import typer
 
 from dualembed.answers.task import Task
 from dualembed.cli import options
+from dualembed.cli.effects import By, Derivative, Effect, check_columns, check_effects, lead_with
 from dualembed.cli.options import estimator_of, general, known_tasks, option_of, task_named
 from dualembed.data.roles import ROLES, words_of
 
@@ -38,6 +39,9 @@ class FitRequest:
     categories: str | None
     drop_missing: bool
     formula: str | None = None
+    derivatives: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    by: str | None = None
 
     @property
     def task(self) -> Task:
@@ -50,10 +54,13 @@ class FitRequest:
         given: dict[str, Any] = {option_of(role): spec for role, spec in self.columns.items() if spec is not None}
         given |= {"--formula": self.formula} if self.formula is not None else {}
         given |= {option_of(name): value for name, value in self.settings.items()}
+        given |= {"--by": self.by} if self.by is not None else {}
         given |= {"--categorical": self.categories} if self.categories else {}
         words = ["dualembed", "fit", self.name, str(self.table)]
         words += ["--out", str(self.out)] if self.out else []
         words += [word for option, value in given.items() for word in (option, str(value))]
+        words += [word for name in self.derivatives for word in ("--derivative", name)]
+        words += [word for name in self.effects for word in ("--effect", name)]
         words += ["--drop-missing"] if self.drop_missing else []
         words += ["--report", str(self.report)] if self.report else []
         return shlex.join(words)
@@ -79,6 +86,9 @@ def fit_command() -> Callable[..., None]:
             categories=given["categorical"],
             drop_missing=given["drop_missing"],
             formula=given["formula"],
+            derivatives=tuple(given["derivative"] or ()),
+            effects=tuple(given["effect"] or ()),
+            by=given["by"],
         )
         _check(request)
         _run(request, as_json=given["as_json"])
@@ -104,6 +114,9 @@ def _parameters() -> Iterator[inspect.Parameter]:
         shown = typer.Option(role.option, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
         yield parameter(word, Annotated[str | None, shown], default=None)
     yield parameter("formula", Annotated[str | None, _FORMULA], default=None)
+    yield parameter("derivative", Derivative, default=None)
+    yield parameter("effect", Effect, default=None)
+    yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
         kind: Any = str if setting.condition else float
         default = False if setting.default is None else f"{setting.default:g}"
@@ -150,6 +163,7 @@ def _check(request: FitRequest) -> None:
         from dualembed.cli.formula import check_formula
 
         check_formula(task, request.formula, request.columns)
+    check_effects(task, request.derivatives, request.effects, request.by)
     check_exists(request.table.expanduser())
     if request.out is not None:
         check_writable("--out", request.out, request.table)
@@ -205,6 +219,8 @@ def _run(request: FitRequest, *, as_json: bool) -> None:
         with spinner(f"Reading {request.table}"):
             given = _read(request)
         model = _fitted(request, given)
+        if request.derivatives or request.effects:
+            lead_with(model, request.task, request.derivatives, request.effects, by=request.by)
         summary = model.summary()
     with spinner("Writing"):
         _write(request, model, given.data.columns)
@@ -289,6 +305,7 @@ def _read(request: FitRequest) -> FitData:
         whole, named = with_terms(request.formula, whole)
         asked = {**asked, **named}
     columns = columns_by_role(roles, asked, whole.column_names, **needed)
+    check_columns(task, columns, request.derivatives, request.effects, request.by)
     rows = prepare(whole, columns, derives=task.derives, drop=request.drop_missing)
     check_varying(rows.table, columns)
     categories = categories_in(rows.table, columns, request.categories)

@@ -180,6 +180,8 @@ def _order(task: Task) -> Any:
 def _of_use(parameter: str | None, task: Task) -> bool:
     if parameter == "formula":
         return takes_formula(task)
+    if parameter in ("derivative", "effect", "by"):
+        return task.effects
     return parameter not in set().union(*map(_words, known_tasks().values())) or parameter in _words(task)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -29,6 +29,7 @@ STEP = 0.1  # of a column's deviation, to either side, over which a derivative i
 LEVELS = 10  # of a category that are compared with its most frequent one
 QUARTILE = 0.6745  # of a normal column, in deviations from its mean
 MOVED = 20_000  # rows that are moved in all, where the effects of all columns are asked for
+QUARTILES = "quartiles"  # what is said of a move between them
 
 
 class Place(NamedTuple):
@@ -154,7 +155,30 @@ class Effects(Estimator):
         covariance = max(covariances, key=np.trace)
         np.fill_diagonal(covariance, stderr**2)
         shares = np.bincount(labels, minlength=len(levels)) / len(labels)
-        return Subgroups(place.column.name, levels, shares, tuple(answers), covariance)
+        return Subgroups(place.column.name, levels, shares, tuple(answers), covariance, self.ask(question))
+
+    def lead_with(self, question: Question, *others: Question, by: str | int | None = None) -> Self:
+        """Make the answer to a question the headline of the summary, the notebook's card, the report and the file.
+
+        Parameters
+        ----------
+        question : Question
+            Such as `average_effect` and `mean_derivative` make.
+        *others : Question
+            Others, which the summary tells after it.
+        by : str or int, optional
+            A column, in each of whose groups of rows they are told as well, as `ask_by` does.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        asked = [question, *others]
+        answers = self.ask_all(asked)
+        groups = [] if by is None else [self.ask_by(each, by) for each in asked]
+        self._summary = self._summarise().led_by(answers, groups)
+        return self
 
     def _difference(self, first: tuple[Any, Any], second: tuple[Any, Any]) -> Question:
         """f at the first X and controls less f at the second, on average; one row stands for all."""
@@ -225,9 +249,7 @@ class Effects(Estimator):
         effects = self._effects() if self.task_.effects else []
         if not effects:
             return super()._summarise()
-        move, first = effects[0]
-        words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
-        headline = dataclasses.replace(first, question=words)
+        headline = self._first_effect(*effects[0])
         findings = self._findings(headline)
         omitted = _omitted_levels([place for _, place in self._places()])
         findings = findings._replace(
@@ -239,6 +261,11 @@ class Effects(Estimator):
             remarks=(*findings.remarks, *omitted),
         )
         return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
+
+    def _first_effect(self, move: Move, answer: Answer) -> Answer:
+        """What the first column does, in a sentence."""
+        words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
+        return dataclasses.replace(answer, question=words)
 
     def _asked_rows(self, X: Any, controls: Any, call: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """(rows, strays, groups): those given, or those of the fit, which are a sample of what there is."""
@@ -336,7 +363,7 @@ def _moves_of(place: Place, rows: np.ndarray | None, *, is_line: bool) -> Iterat
     else:
         around = np.array([-QUARTILE, QUARTILE]) * column.scale + column.mean
         ends = around if rows is None else np.percentile(place.values(rows), (25.0, 75.0))
-        yield Move(place, float(ends[0]), float(ends[1]), "quartiles")
+        yield Move(place, float(ends[0]), float(ends[1]), QUARTILES)
 
 
 def _omitted_levels(places: Sequence[Place]) -> list[str]:

@@ -27,7 +27,7 @@ from dualembed.estimators.diagnostics import (
     first_stage,
     first_stage_warnings,
 )
-from dualembed.estimators.effects import Effects
+from dualembed.estimators.effects import QUARTILES, Effects, Move
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import coded_root, fit_linear
 from dualembed.estimators.weak_instruments import is_weak, widen
@@ -490,6 +490,15 @@ class IVRegressor(RegressorMixin, Effects):
     @property
     def _measure(self) -> str:
         return "change of the mean of y" if self.instruments_ is None else "effect on y"
+
+    def _first_effect(self, move: Move, answer: Answer) -> Answer:
+        """Of a number with more than two values the mean derivative, which has one error whoever asks for it."""
+        if move.note != QUARTILES or self.uncertainty_ is None:
+            return super()._first_effect(move, answer)
+        name = move.place.column.name
+        found = self.ask(self.mean_derivative(name))
+        by = "with" if self.instruments_ is None else "of"
+        return dataclasses.replace(found, question=f"the average {self._measure} {by} one more unit of {name}")
 
     def _findings(self, headline: Answer) -> Findings:
         findings, linear = super()._findings(headline), self.linear_
