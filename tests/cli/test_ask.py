@@ -100,7 +100,7 @@ def test_actions_and_categories_are_text(folder: Path, capsys: Shown) -> None:
     expected = saving.load(folder / "actions.dualembed").predict(states([1.0], [0.0]), ["red"])
     assert found["value"] == pytest.approx(expected[0], rel=1e-9)
     assert ask(folder / "effect.dualembed", "--at", 'price=1, "kind"="red"', "--minus", "price=0, kind=red") == 0
-    assert "Verdict: none" in capsys.readouterr().out  # nothing is known of what it rests on
+    assert "Verdict: solid" in capsys.readouterr().out
     assert ask(folder / "effect.dualembed", "--at", "price=1, kind=rad") == 2
     assert "kind=rad, but the model was fitted with blue, green, red there; did you mean 'red'?" in refusal(capsys)
 

@@ -179,11 +179,11 @@ def test_points_outside_the_data_have_wide_errors_and_say_so(curve: Any) -> None
 
 def test_rows_that_come_later_are_a_part_of_the_sample() -> None:
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(3000, 1))
-    model = de.IVRegressor(primal="linear", dual="linear").fit(x[:1000], x[:1000, 0])
-    model.partial_fit(10 + x[1000:], 10 + x[1000:, 0])
-    assert model.sample_.seen == 3000
-    assert len(model.sample_.rows) == 1000
+    x = rng.normal(size=(30_000, 1))
+    model = de.IVRegressor(primal="linear", dual="linear").fit(x[:10_000], x[:10_000, 0])
+    model.partial_fit(10 + x[10_000:], 10 + x[10_000:, 0])
+    assert model.sample_.seen == 30_000
+    assert len(model.sample_.rows) == 10_000
     assert np.mean(model.coding_.decode(model.sample_.rows) > 5) == pytest.approx(2 / 3, abs=0.06)
 
 

@@ -187,6 +187,13 @@ class Reader:
         check_columns(self.columns, whole.column_names, self.path)
         return complete(whole, self.columns, drop=self.drop)[0]
 
+    def over(self, points: Path | None) -> str:
+        """Which rows a mean is over, in words."""
+        if points is not None:
+            return f", over {points}"
+        sample = self.model.sample_
+        return (sample and sample.note) or ", over the rows of the fit"
+
     def column(self, name: str, option: str) -> str:
         """The name, if the model has such a column."""
         from dualembed.data.columns import no_such_column

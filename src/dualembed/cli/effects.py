@@ -114,16 +114,16 @@ def effects(
             f"{moved[0][0]} is about effects of columns, which {reader.path} has none of; ask with --at and --minus"
         )
     rows = {} if points is None else reader.arguments(reader.table(points))
-    found = []
+    over, found = reader.over(points), []
     for option, name, levels in moved:
         reader.column(name, option)
         if option == "--derivative":
             question: Question = reader.model.mean_derivative(name, **rows)
+            words = f"the mean derivative of f along {name}"
         else:
             texts = levels or ("1", "0")
             treated, control = (reader.level(name, text, option) for text in texts)
             question = reader.model.average_effect(name, treated=treated, control=control, **rows)
-            question = question.renamed(f"the average effect of {name}={texts[0]} against {texts[1]}")
-        over = "the rows of the fit" if points is None else str(points)
-        found.append(question.renamed(f"{question.words}, over {over}"))
+            words = f"the average effect of {name}={texts[0]} against {texts[1]}"
+        found.append(question.renamed(words + over))
     return found

@@ -19,7 +19,6 @@ from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
 from dualembed.estimates import format_number
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.learning import FEWEST
 from dualembed.linear.averaging import deviations
 from dualembed.linear.fit import nearest, reach_of
 from dualembed.threads import on_one_thread
@@ -28,7 +27,6 @@ STEP = 0.1  # of a column's deviation, to either side, over which a derivative i
 # would ask what a rough f does just there, which no data tell, while their mean over all rows is well known
 LEVELS = 10  # of a category that are compared with its most frequent one
 QUARTILE = 0.6745  # of a normal column, in deviations from its mean
-MOVED = 20_000  # rows that are moved in all, where the effects of all columns are asked for
 QUARTILES = "quartiles"  # what is said of a move between them
 
 
@@ -91,6 +89,8 @@ class Move(NamedTuple):
 class Effects(Estimator):
     """A regression: what f says of moving its columns, row by row, on average over rows."""
 
+    asked_: tuple[Answer, ...] = ()  # what leads the summary
+    asked_by_: tuple[Subgroups, ...] = ()  # likewise, in groups of rows
     _moves_coded = True  # whether rows are moved in coded coordinates, or in the columns' own numbers
 
     @property
@@ -175,10 +175,17 @@ class Effects(Estimator):
             The fitted estimator.
         """
         asked = [question, *others]
-        answers = self.ask_all(asked)
-        groups = [] if by is None else [self.ask_by(each, by) for each in asked]
-        self._summary = self._summarise().led_by(answers, groups)
+        answers = tuple(self.ask_all(asked))
+        groups = () if by is None else tuple(self.ask_by(each, by) for each in asked)
+        self.asked_, self.asked_by_, self._summary = answers, groups, None
         return self
+
+    def _copy(self, *, fitted: bool) -> Self:
+        """Without what was asked of this fit, which is not asked of another."""
+        copied = super()._copy(fitted=fitted)
+        copied.__dict__.pop("asked_", None)
+        copied.__dict__.pop("asked_by_", None)
+        return copied
 
     def _difference(self, first: tuple[Any, Any], second: tuple[Any, Any]) -> Question:
         """f at the first X and controls less f at the second, on average; one row stands for all."""
@@ -206,13 +213,13 @@ class Effects(Estimator):
         rows, strays, groups = self._asked_rows(X, controls, f"mean_derivative({column!r}, X)")
         both = np.stack([place.moved(rows, step) for step in (STEP, -STEP)], axis=1)
         shares = np.tile(np.array([1.0, -1.0]) / (2 * STEP * place.column.scale), (len(rows), 1))
-        words = f"the mean derivative of f along {place.column.name}"
+        words = f"the mean derivative of f along {place.column.name}{self._note(X)}"
         # What f may be off by outside the data is off on both sides of the step alike, but for a share of it.
         return self._mean_at(words, both, shares, strays=STEP * _twice(strays), groups=groups)
 
     def _average_effect(self, column: Any, levels: tuple[Any, Any], X: Any, controls: Any) -> Question:
         place = self._place(column)
-        words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}"
+        words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}{self._note(X)}"
         return self._contrast(words, place, levels, self._asked_rows(X, controls, f"average_effect({column!r}, X=...)"))
 
     def _contrast(
@@ -237,14 +244,19 @@ class Effects(Estimator):
         return [move for place in places for move in _moves_of(place, rows, is_line=self._is_line)]
 
     def _effects(self) -> list[tuple[Move, Answer]]:
-        """What each move does, over the rows of the fit: fewer of them where there are many moves."""
+        """What each move does, over the rows of the fit."""
         moves = self._moves()
-        rows = self._middle() if self.sample_ is None else self.sample_.some(max(FEWEST, MOVED // max(len(moves), 1)))
+        rows = self._middle() if self.sample_ is None else self.sample_.rows
         over = rows, np.zeros(len(rows)), None if self.sample_ is None else np.full(len(rows), -1)
         questions = [self._contrast(move.words, move.place, (move.end, move.start), over) for move in moves]
         return [(move, self._answer(question)) for move, question in zip(moves, questions, strict=True)]
 
     def _summarise(self) -> Summary:
+        """With what was asked first, where something was."""
+        found = self._summarise_effects()
+        return found.led_by(self.asked_, self.asked_by_) if self.asked_ else found
+
+    def _summarise_effects(self) -> Summary:
         """With what moving columns does, the first of them being the headline, where that is what was asked."""
         effects = self._effects() if self.task_.effects else []
         if not effects:
@@ -279,6 +291,10 @@ class Effects(Estimator):
         rows = self.sample_.rows
         return rows, np.zeros(len(rows)), np.full(len(rows), -1)
 
+    def _note(self, X: Any) -> str:
+        """What is said of rows that a mean is over, where they are some of those of the fit."""
+        return "" if X is not None or self.sample_ is None else self.sample_.note
+
     def _place(self, column: Any) -> Place:
         """Where a column is that is to be moved, by its name or by its number; refused where it cannot be moved."""
         self._coding()
@@ -306,7 +322,7 @@ class Effects(Estimator):
     def _share_outside(self, question: Question) -> float:
         if self.sample_ is None:
             return 0.0
-        known, scale = self.sample_.points, deviations(self.sample_.points)
+        known, scale = self.sample_.places, deviations(self.sample_.places)
         points, coefficients = question.flat()
         beyond = nearest(points, known, scale) > reach_of(np.unique(known, axis=0), scale)
         return share_of(coefficients, beyond | (question.strays() > 0))

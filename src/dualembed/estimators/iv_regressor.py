@@ -250,7 +250,7 @@ class IVRegressor(RegressorMixin, Effects):
         T1 : array-like of shape (n, d), or number
             Treatments after it.
         controls : array-like of shape (n, k) or (n,), optional
-            Controls; by default those of the rows of the fit, or of a sample of 1,000 of them.
+            Controls; by default those of the rows of the fit, or of a random sample of at most 10,000.
         by : str or int, optional
             A control, for the effect where it has each of its levels; of a number with many values, by quartiles.
 
@@ -276,7 +276,9 @@ class IVRegressor(RegressorMixin, Effects):
             moved[:, : self.coding_.dimension] = self.coding_.encode(each)
             sides.append(moved)
         shares, groups = np.tile([1.0, -1.0], (len(rows), 1)), np.full(len(rows), -1)
-        words = "the effect of moving X between two places, on average over the rows of the fit"
+        words = (
+            f"the effect of moving X between two places{self.sample_.note or ', on average over the rows of the fit'}"
+        )
         strays = np.zeros((len(rows), 2))
         return self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups)
 
@@ -290,7 +292,7 @@ class IVRegressor(RegressorMixin, Effects):
         column : str or int
             A column of X or of the controls.
         X : array-like of shape (n, d), optional
-            Rows; by default those of the fit, or a sample of 1,000 of them.
+            Rows; by default those of the fit, or a random sample of at most 10,000.
         controls : array-like of shape (n, k) or (n,), optional
             Their controls.
 
@@ -315,7 +317,7 @@ class IVRegressor(RegressorMixin, Effects):
         control : object, default=0
             A level of the category, or a number.
         X : array-like of shape (n, d), optional
-            Rows; by default those of the fit, or a sample of 1,000 of them.
+            Rows; by default those of the fit, or a random sample of at most 10,000.
         controls : array-like of shape (n, k) or (n,), optional
             Their controls.
 
@@ -422,7 +424,7 @@ class IVRegressor(RegressorMixin, Effects):
         if isinstance(self.uncertainty_, Spread) and self.sample_ is not None:
             (column,), size = self.coding_.columns, float(np.std(problem.source.table["y"]))
             scale = 1.0 if column.levels else column.scale
-            spread, warning = widen(self.uncertainty_, self.linear_, self.sample_.points, scale=scale, size=size)
+            spread, warning = widen(self.uncertainty_, self.linear_, self.sample_.places, scale=scale, size=size)
             self.uncertainty_ = spread
             self._add_warnings([warning])
 

@@ -29,7 +29,9 @@ from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import to_numpy
 from dualembed.tuning import SEARCH
 
-KEPT, CELLS, FEWEST = 1000, 200_000, 100  # rows that a fit keeps: at most these, fewer where they are wide
+# Rows that a fit keeps: at most 10,000, fewer where they are wide, since the effect of each column is a mean over them.
+KEPT, CELLS, FEWEST = 10_000, 50_000, 100
+PLACES, PLACE_CELLS = 1000, 200_000  # of these, those that say where the data are
 FEW_GROUPS = 10  # below which errors clustered by group say little
 
 
@@ -55,18 +57,35 @@ class RowSample:
         if before is not None:
             parts.insert(0, (before.rows, before.points, before.lots))
         rows, points, lots = (np.concatenate(each) for each in zip(*parts, strict=True))
-        kept = np.sort(np.argsort(lots)[: min(KEPT, max(FEWEST, CELLS // max(rows.shape[1], 1)))])
+        kept = np.sort(np.argsort(lots)[: _most(rows.shape[1])])
         return RowSample(rows[kept], points[kept], lots[kept], seen + len(parts[-1][0]))
 
-    def some(self, most: int) -> np.ndarray:
-        """At most so many of the rows, by lot."""
-        return self.rows[np.argsort(self.lots)[:most]]
+    @property
+    def places(self) -> np.ndarray:
+        """The points of at most 1,000 of the rows, by lot, which say where the data are."""
+        return self.points[np.sort(np.argsort(self.lots)[:PLACES])]
+
+    @property
+    def note(self) -> str:
+        """What rows these are, in words that follow "the mean over"; nothing where they are all that were seen."""
+        return "" if self.seen <= len(self.rows) else f", over a random {len(self.rows):,} of {self.seen:,} rows"
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """What makes a mean over the rows seen reckon with these being a sample of them; None where they are all."""
+        return None if self.seen <= len(self.rows) else np.full(len(self.rows), -1)
 
     def typical(self) -> int:
         """The number of the row that is nearest to the middle of all, by the median of each coordinate."""
         order = np.lexsort(self.rows.T)  # of rows that are as near, the first by their numbers
         away = np.sum((self.points[order] - np.median(self.points, axis=0)) ** 2, axis=1)
         return int(order[np.argmin(away)])
+
+
+def _most(width: int) -> int:
+    """How many rows of so many coordinates are kept."""
+    width = max(width, 1)
+    return max(min(KEPT, CELLS // width), min(PLACES, PLACE_CELLS // width), FEWEST)
 
 
 class Learner(BaseEstimator):
