@@ -89,8 +89,8 @@ class Move(NamedTuple):
 class Effects(Estimator):
     """A regression: what f says of moving its columns, row by row, on average over rows."""
 
-    asked_: tuple[Answer, ...] = ()  # what leads the summary
-    asked_by_: tuple[Subgroups, ...] = ()  # likewise, in groups of rows
+    asked_: tuple[Question, ...] = ()  # what leads the summary
+    asked_by_: str | int | None = None  # likewise, in groups of rows that a column tells apart
     _moves_coded = True  # whether rows are moved in coded coordinates, or in the columns' own numbers
 
     @property
@@ -175,9 +175,8 @@ class Effects(Estimator):
             The fitted estimator.
         """
         asked = [question, *others]
-        answers = tuple(self.ask_all(asked))
-        groups = () if by is None else tuple(self.ask_by(each, by) for each in asked)
-        self.asked_, self.asked_by_, self._summary = answers, groups, None
+        led = self._led(asked, by)  # which refuses what cannot be asked
+        self.asked_, self.asked_by_, self._summary = tuple(asked), by, led
         return self
 
     def _copy(self, *, fitted: bool) -> Self:
@@ -253,8 +252,12 @@ class Effects(Estimator):
 
     def _summarise(self) -> Summary:
         """With what was asked first, where something was."""
-        found = self._summarise_effects()
-        return found.led_by(self.asked_, self.asked_by_) if self.asked_ else found
+        return self._led(self.asked_, self.asked_by_) if self.asked_ else self._summarise_effects()
+
+    def _led(self, asked: Sequence[Question], by: str | int | None) -> Summary:
+        """The summary with the answers to these questions first."""
+        groups = [] if by is None else [self.ask_by(each, by) for each in asked]
+        return self._summarise_effects().led_by(self.ask_all(asked), groups)
 
     def _summarise_effects(self) -> Summary:
         """With what moving columns does, the first of them being the headline, where that is what was asked."""
