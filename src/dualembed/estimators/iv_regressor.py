@@ -27,6 +27,7 @@ from dualembed.estimators.diagnostics import (
     first_stage,
     first_stage_warnings,
 )
+from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
 from dualembed.estimators.effects import QUARTILES, Effects, Move
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import coded_root, fit_linear
@@ -240,27 +241,68 @@ class IVRegressor(RegressorMixin, Effects):
         """
         return self._difference((X1, controls), (X0, controls if controls0 is None else controls0))
 
-    def effect(self, T0: Any, T1: Any, controls: Any = None, by: Any = None) -> Answer | Subgroups:
+    @by_places
+    def effect(
+        self, T0: Any = 0, T1: Any = 1, controls: Any = None, by: Any = None, *, X: Any = None
+    ) -> Answer | Subgroups:
         """The effect of moving X from T0 to T1: the mean over rows of f(T1) - f(T0), with its standard error.
 
         Parameters
         ----------
-        T0 : array-like of shape (n, d), or number
+        T0 : array-like of shape (n, d), or number, default=0
             Treatments before the move; a number where X has one column.
-        T1 : array-like of shape (n, d), or number
+        T1 : array-like of shape (n, d), or number, default=1
             Treatments after it.
         controls : array-like of shape (n, k) or (n,), optional
             Controls; by default those of the rows of the fit, or of a random sample of at most 10,000.
         by : str or int, optional
             A control, for the effect where it has each of its levels; of a number with many values, by quartiles.
+        X : array-like of shape (n, k) or (n,), optional
+            EconML's name of what effects differ by, which here are controls.
 
         Returns
         -------
         Answer or Subgroups
             The effect; with `by` that in every group, with their joint covariance.
         """
-        question = self._effect_question(T0, T1, controls)
+        question = self._effect_question(T0, T1, as_controls(controls, X))
         return self.ask(question) if by is None else self.ask_by(question, by)
+
+    @by_places
+    def effects(
+        self, T0: Any = 0, T1: Any = 1, controls: Any = None, return_std: bool = False, *, X: Any = None
+    ) -> Any:
+        """The effect of moving X from T0 to T1 at each row of the controls; `effect` is their mean.
+
+        Parameters
+        ----------
+        T0 : array-like of shape (n, d), or number, default=0
+            Treatments before the move; a number where X has one column.
+        T1 : array-like of shape (n, d), or number, default=1
+            Treatments after it.
+        controls : array-like of shape (n, k) or (n,), optional
+            Controls; by default those of the rows of the fit, or of a random sample of at most 10,000.
+        return_std : bool, default=False
+            Whether to return standard errors, too.
+        X : array-like of shape (n, k) or (n,), optional
+            EconML's name of what effects differ by, which here are controls.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            Effects.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
+        self._coding()
+        question = self._effect_question(T0, T1, as_controls(controls, X))
+        spreads = self._spreads() if return_std else ()
+        found, errors = row_effects(self.function_, spreads, question, size=self._size())
+        return (found, errors) if return_std else found
+
+    def __getattr__(self, name: str) -> Any:
+        """Nothing: a refusal, which has our way where the name is EconML's."""
+        raise no_such_method(type(self).__name__, name)
 
     def _effect_question(self, T0: Any, T1: Any, controls: Any) -> Question:
         """The mean over rows of f(T1) - f(T0)."""
