@@ -163,7 +163,7 @@ def test_module_runs_as_a_program() -> None:
         (["reproduce", "noisy", "--nonsense"], "--nonsense"),
         (["nonsense"], "nonsense"),
         (["fit"], "TASK"),
-        (["fit", "iv", "table.csv"], "--out"),
+        (["fit", "iv", "table.csv"], "there is no file table.csv"),
         (["predict", "model"], "TABLE"),
         (["info"], "MODEL"),
     ],

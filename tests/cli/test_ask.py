@@ -100,7 +100,7 @@ def test_actions_and_categories_are_text(folder: Path, capsys: Shown) -> None:
     expected = saving.load(folder / "actions.dualembed").predict(states([1.0], [0.0]), ["red"])
     assert found["value"] == pytest.approx(expected[0], rel=1e-9)
     assert ask(folder / "effect.dualembed", "--at", 'price=1, "kind"="red"', "--minus", "price=0, kind=red") == 0
-    assert "Verdict: solid." in capsys.readouterr().out
+    assert "Verdict: solid" in capsys.readouterr().out
     assert ask(folder / "effect.dualembed", "--at", "price=1, kind=rad") == 2
     assert "kind=rad, but the model was fitted with blue, green, red there; did you mean 'red'?" in refusal(capsys)
 
@@ -204,3 +204,65 @@ def test_effects_that_cannot_be_asked_for_are_refused(
 ) -> None:
     assert ask(folder / f"{name}.dualembed", *arguments) == 2
     assert words in refusal(capsys)
+
+
+def test_effects_in_groups_of_rows_are_those_of_the_model(folder: Path, capsys: Shown) -> None:
+    path = folder / "effect.dualembed"
+    assert ask(path, "--derivative", "price", "--effect", "price=1,0", "--by", "kind", "--level", "0.9", "--json") == 0
+    found = document(capsys)
+    model = saving.load(path)
+    for answer, groups, question in zip(
+        found["answers"],
+        found["subgroups"],
+        (model.mean_derivative("price"), model.average_effect("price")),
+        strict=True,
+    ):
+        expected = model.ask_by(question, "kind")
+        assert [each["group"] for each in groups["groups"]] == ["blue", "green", "red"]
+        assert [each["value"] for each in groups["groups"]] == pytest.approx(expected.values, rel=1e-9)
+        assert np.array(groups["covariance"]) == pytest.approx(expected.covariance)
+        assert (groups["average"]["value"], groups["average"]["stderr"]) == (answer["value"], answer["stderr"])
+        assert groups["groups"][0]["level"] == 0.9
+    assert ask(path, "--derivative", "price", "--by", "kind") == 0
+    assert "That all are equal has p = " in capsys.readouterr().out
+    for words, refused in (
+        (["--by", "kind"], "say which, with --effect or --derivative"),
+        (["--derivative", "price", "--by", "kid"], "did you mean 'kind'?"),
+        (["--derivative", "price", "--by", "price"], "moves column price itself"),
+    ):
+        assert ask(path, *words) == 2
+        assert refused in refusal(capsys)
+
+
+def test_an_effect_is_asked_for_in_one_go_and_leads_all_that_is_said(folder: Path, capsys: Shown) -> None:
+    words = ["fit", "iv", str(folder / "log.csv"), "--x", "price", "--y", "sales", "--instrument", "tax", *LINEAR]
+    words += ["--control", "kind", "--effect", "price=3,1"]
+    kept, page = folder / "led.dualembed", folder / "led.html"
+    more = ["--derivative", "price", "--by", "kind", "--out", str(kept), "--report", str(page)]
+    assert main([*words[:-2], *more, *words[-2:], "--json"]) == 0
+    found = document(capsys)
+    model = saving.load(kept)
+    derivative, effect = (
+        model.ask(each) for each in (model.mean_derivative("price"), model.average_effect("price", 3, 1))
+    )
+    assert (found["headline"]["value"], found["headline"]["stderr"]) == (derivative.value, derivative.stderr)
+    asked = found["answer"]["asked"]
+    assert (asked[1]["value"], asked[1]["stderr"]) == pytest.approx((effect.value, effect.stderr), rel=1e-9)
+    assert [each["column"] for each in found["answer"]["subgroups"]] == ["kind", "kind"]
+    assert "--effect price=3,1" in found["command"]
+    assert ask(kept, "--json") == 0
+    assert document(capsys)["answers"][0] == found["headline"]
+    shown = "The mean derivative of f along price, over the rows of the fit"
+    assert shown in model._repr_html_()
+    assert shown in page.read_text(encoding="utf-8")
+    assert main(words) == 0
+    assert "The average effect of price=3 against 1, over the rows of the fit is " in capsys.readouterr().out
+    for change, refused in (
+        (["--effect", "prise"], "did you mean 'price'?"),
+        (["--by", "tax"], "--by 'tax' names the column 'tax'"),
+    ):
+        assert main([*words, *change]) == 2
+        assert refused in refusal(capsys)
+    log = ["fit", "policy-evaluation", str(folder / "log.csv"), "--effect", "kind"]
+    assert main(log) == 2
+    assert "--effect is about effects of columns, which policy-evaluation has none of" in refusal(capsys)

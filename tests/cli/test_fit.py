@@ -68,6 +68,38 @@ def test_fit_says_in_words_what_it_found_and_where_it_is(table: Path, capsys: Sh
     assert "<span>--discount</span> 0.5" in page
 
 
+TASKS = [
+    ("policy-evaluation", ["--discount", "0.5"]),
+    ("action-value", ["--discount", "0.5"]),
+    ("iv", ["--x", "price", "--y", "sales", "--instrument", "tax", "--control", "state_b"]),
+    ("hitting-time", ["--target", "state_a > 0.5"]),
+    ("linear-control", []),
+]
+
+
+@pytest.mark.parametrize(("task", "more"), TASKS)
+def test_no_model_need_be_kept_for_an_answer(task: str, more: list[str], table: Path, capsys: Shown) -> None:
+    words = ["fit", task, str(table), *LINEAR, *more]
+    assert main(words) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "Model:  not kept; add --out log.dualembed to keep it for `dualembed ask`, `predict` and `score`"
+    assert os.listdir(table.parent) == ["log.csv"]
+    assert main([*words, "--json"]) == 0
+    without = document(capsys)
+    assert without["model"] is None
+    assert "--out" not in without["command"]
+    assert fitted(table, *more, "--json", task=task) == 0
+    assert document(capsys)["headline"] == without["headline"]
+
+
+def test_a_report_is_written_where_no_model_is_kept(table: Path, capsys: Shown) -> None:
+    page = table.parent / "page.html"
+    assert main(["fit", "policy-evaluation", str(table), *LINEAR, "--report", str(page)]) == 0
+    assert f"Report: {page}" in capsys.readouterr().out
+    assert "--out" not in page.read_text(encoding="utf-8")
+    assert sorted(os.listdir(table.parent)) == ["log.csv", "page.html"]
+
+
 def test_fit_from_csv_and_from_parquet_is_the_value_that_is_known(table: Path, capsys: Shown) -> None:
     write_table(columns(), table.with_suffix(".parquet"))
     answers = []
@@ -84,15 +116,7 @@ def test_fit_from_csv_and_from_parquet_is_the_value_that_is_known(table: Path, c
     assert np.diff(model.predict(probe))[0] == pytest.approx(-2 / (1 - DISCOUNT / 2), rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("task", "more"),
-    [
-        ("action-value", ["--discount", "0.5"]),
-        ("iv", ["--x", "price", "--y", "sales", "--instrument", "tax", "--control", "state_b"]),
-        ("hitting-time", ["--target", "state_a > 0.5"]),
-        ("linear-control", []),
-    ],
-)
+@pytest.mark.parametrize(("task", "more"), TASKS[1:])
 def test_every_task_is_fitted_saved_asked_and_scored(task: str, more: list[str], table: Path, capsys: Shown) -> None:
     assert fitted(table, *more, "--json", task=task) == 0
     found = document(capsys)
@@ -539,10 +563,6 @@ def test_in_anothers_process_an_interruption_stays_an_exception(table: Path, mon
     [
         (["fit"], "TASK is missing: one of policy-evaluation, action-value, iv,"),
         (["fit", "iv"], "TABLE is missing: a CSV, Parquet or Arrow file"),
-        (
-            ["fit", "iv", "log.csv"],
-            "--out is missing: the file to save the model in; `dualembed fit --help` tells more",
-        ),
         (["score"], "MODEL is missing: a model file that `dualembed fit` has written"),
     ],
 )

@@ -231,7 +231,7 @@ def test_help_of_a_task_has_its_own_options_and_examples_alone(task: str, capsys
         assert shown.count(f"  dualembed fit {task} ") == shown.count("  dualembed fit ") == count >= 2
         given = re.findall(r"^  (--[\w-]+)", shown.partition("Options:")[2], flags=re.MULTILINE)
         asked = known_tasks()[task]
-        needed = ["--out", *(ROLES[name].option for name in asked.needs), *(each.option for each in asked.settings)]
+        needed = [*(ROLES[name].option for name in asked.needs), *(each.option for each in asked.settings)]
         assert given[: len(needed)] == needed
         of_tasks = {each.option for task in known_tasks().values() for each in (*task.roles, *task.settings)}
         assert {*given} & of_tasks == {each.option for each in (*asked.roles, *asked.settings)}

@@ -179,11 +179,11 @@ def test_points_outside_the_data_have_wide_errors_and_say_so(curve: Any) -> None
 
 def test_rows_that_come_later_are_a_part_of_the_sample() -> None:
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(3000, 1))
-    model = de.IVRegressor(primal="linear", dual="linear").fit(x[:1000], x[:1000, 0])
-    model.partial_fit(10 + x[1000:], 10 + x[1000:, 0])
-    assert model.sample_.seen == 3000
-    assert len(model.sample_.rows) == 1000
+    x = rng.normal(size=(30_000, 1))
+    model = de.IVRegressor(primal="linear", dual="linear").fit(x[:10_000], x[:10_000, 0])
+    model.partial_fit(10 + x[10_000:], 10 + x[10_000:, 0])
+    assert model.sample_.seen == 30_000
+    assert len(model.sample_.rows) == 10_000
     assert np.mean(model.coding_.decode(model.sample_.rows) > 5) == pytest.approx(2 / 3, abs=0.06)
 
 
@@ -263,3 +263,32 @@ def test_groups_of_what_moves_or_of_sums_are_refused(by_region: Any) -> None:
         model.ask_by(question + question, "region")
     with pytest.raises(de.InputError, match="has no group 'east'"):
         model.effect(0.0, 1.0, by="region").difference("east", "north")
+
+
+def test_effects_at_rows_have_their_errors_and_average_to_the_effect(by_region: Any) -> None:
+    model, controls = by_region
+    rows = pa.table({name: values[:40] for name, values in controls.items()})
+    found, errors = model.effects(0, 1, controls=rows, return_std=True)
+    assert found.mean() == pytest.approx(model.effect(0, 1, controls=rows).value, rel=1e-9)
+    one = model.effect(0, 1, controls=rows.slice(3, 1))
+    assert (found[3], errors[3]) == pytest.approx((one.value, one.stderr), rel=1e-6)
+    assert len(model.effects()) == len(model.sample_.rows)
+    south = np.array(rows["region"]) == "south"
+    assert abs(found[south].mean() - 3) < 0.5 > abs(found[~south].mean() - 1)
+
+
+def test_those_who_come_from_another_library_find_their_words_or_ours(by_region: Any) -> None:
+    model, controls = by_region
+    rows = pa.table({name: values[:40] for name, values in controls.items()})
+    np.testing.assert_array_equal(model.effects(X=rows, T0=0, T1=1), model.effects(0, 1, controls=rows))
+    assert model.effect(X=rows, T0=0, T1=1) == model.effect(0, 1, controls=rows)
+    assert model.effect() == model.effect(0, 1)
+    with pytest.raises(de.InputError, match="give T0 and T1 first and rows of controls by name"):
+        model.effect(rows, T0=0, T1=1)
+    with pytest.raises(de.InputError, match="give one of them"):
+        model.effect(0, 1, controls=rows, X=rows)
+    with pytest.raises(AttributeError, match=r"no attribute 'ate'; ask effect\(T0, T1\), which has"):
+        model.ate(rows, 0, 1)
+    with pytest.raises(AttributeError, match=r"ask\(mean_derivative\(column, X, controls\)\)"):
+        model.const_marginal_effect(rows)
+    assert not hasattr(model, "nonsense")

@@ -42,6 +42,37 @@ def test_few_episodes_are_not_judged() -> None:
     few = run < 15
     model = de.HittingTimeRegressor(lambda s: s[:, 0] >= 10).fit(state[few], following[few], episodes=run[few])
     assert model.diagnostics_.held_out is None
+    assert model.diagnostics_.unjudged == "15 episodes or groups, 20 are needed"
+    assert "honest held-out error: none: 15 episodes or groups, 20 are needed" in str(model.diagnostics_)
+
+
+def unjudged(rows: int, groups: np.ndarray | None = None) -> str:
+    """What is said of a straight line where there is no honest error."""
+    z, hidden = np.random.default_rng(0).normal(size=(2, rows))
+    model = de.IVRegressor(primal="linear", dual="linear")
+    model.fit((z + hidden)[:, None], hidden, instruments=z, groups=groups)
+    reason: str = model.diagnostics_.unjudged
+    assert (model.diagnostics_.held_out is None) == bool(reason)
+    assert model.summary().to_dict()["why_no_honest_error"] == (reason or None)
+    assert not reason or f"on rows left out: {reason}." in model.summary().error_text()
+    return reason
+
+
+def test_the_one_reason_why_there_is_no_error_is_told_with_the_number_needed() -> None:
+    assert unjudged(119) == "119 rows, 120 are needed"
+    assert unjudged(120) == ""
+    assert unjudged(400, np.arange(400) % 39) == "39 groups, 40 are needed"
+    assert unjudged(400, np.arange(400) % 40) == ""
+    assert unjudged(100, np.arange(100) // 2) == "100 rows, 120 are needed"
+    unequal = np.concatenate([np.arange(60), np.full(240, 7)])
+    assert unjudged(300, unequal).startswith("the groups are so unequal that one of 4 parts has too few rows")
+
+
+def test_a_loss_that_has_no_error_on_rows_left_out_is_named() -> None:
+    x = np.random.default_rng(0).normal(size=(200, 1))
+    model = de.InvariantClassifier("noise", primal="linear", dual="linear").fit(x, x[:, 0] > 0)
+    reason = model.diagnostics_.unjudged
+    assert reason == "the loss is Logistic, and it is known for the square loss alone"
 
 
 def test_a_fold_that_all_small_ridges_lean_on_does_not_make_the_error_explode() -> None:

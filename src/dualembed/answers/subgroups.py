@@ -12,6 +12,7 @@ from dualembed import checks
 from dualembed.answers.answer import Answer
 from dualembed.answers.summary import estimate_cells
 from dualembed.arrays import Floats
+from dualembed.estimates import format_estimate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Subgroups:
         An answer for each group.
     covariance : array of shape (K, K)
         The covariance of the answers.
+    whole : Answer, optional
+        The answer about all rows, whose error knows that the shares of groups are those of a sample.
     """
 
     column: str
@@ -37,6 +40,7 @@ class Subgroups:
     shares: Floats
     answers: tuple[Answer, ...]
     covariance: Floats
+    whole: Answer | None = None
 
     @property
     def values(self) -> Floats:
@@ -44,13 +48,15 @@ class Subgroups:
         return np.array([answer.value for answer in self.answers])
 
     def average(self) -> Answer:
-        """The mean over all groups by their shares, taken as given.
+        """The mean over all groups by their shares: the answer about all rows.
 
         Returns
         -------
         Answer
             The mean.
         """
+        if self.whole is not None:
+            return self.whole
         return self._combined(self.shares, f"the mean over all levels of {self.column}")
 
     def difference(self, first: Any, second: Any) -> Answer:
@@ -121,8 +127,13 @@ class Subgroups:
             return pyarrow.table(columns)
         return pandas.DataFrame(columns)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The groups in terms that JSON has.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the intervals.
 
         Returns
         -------
@@ -132,18 +143,49 @@ class Subgroups:
         groups = zip(self.levels, self.shares.tolist(), self.answers, strict=True)
         return {
             "column": self.column,
-            "groups": [{"level": level, "share": share, **answer.to_dict()} for level, share, answer in groups],
-            "average": self.average().to_dict(),
+            "groups": [{"group": group, "share": share, **answer.to_dict(level)} for group, share, answer in groups],
+            "average": self.average().to_dict(level),
+            "covariance": self.covariance.tolist(),
             "equality_p_value": self.equality_test(),
         }
 
+    def sentence(self) -> str:
+        """The groups in a sentence.
+
+        Returns
+        -------
+        str
+            What each group has, and whether the data can tell them apart.
+        """
+        groups = zip(self.levels, self.shares, self.answers, strict=True)
+        told = ", ".join(
+            f"{format_estimate(answer.value, answer.stderr)} where it is {group} ({share:.0%} of rows)"
+            for group, share, answer in groups
+        )
+        return f"By {self.column} it is {told}; that all are equal has p = {self.equality_test():.2g}."
+
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, level: float = 0.95) -> str:
+        """The groups as a table.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Probability of the intervals.
+
+        Returns
+        -------
+        str
+            A line for each group, one for all, and the test of their being equal.
+        """
         rows = [
-            (level, f"{share:.0%}", *estimate_cells(answer))
-            for level, share, answer in zip(self.levels, self.shares, self.answers, strict=True)
+            (group, f"{share:.0%}", *estimate_cells(answer, level))
+            for group, share, answer in zip(self.levels, self.shares, self.answers, strict=True)
         ]
-        rows.append(("all", "100%", *estimate_cells(self.average())))
-        heads = (self.column, "share", "estimate", "95 % interval")
+        rows.append(("all", "100%", *estimate_cells(self.average(), level)))
+        heads = (self.column, "share", "estimate", f"{100 * level:g} % interval")
         widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(heads))]
         pairs = [zip(row, widths, strict=True) for row in (heads, *rows)]
         lines = ["  ".join(cell.ljust(width) for cell, width in pair).rstrip() for pair in pairs]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dualembed.answers.answer import Answer, meaning
 from dualembed.answers.task import Task
 from dualembed.estimates import format_estimate, format_interval, format_number
 from dualembed.selection import Choice, HeldOut
+
+if TYPE_CHECKING:
+    from dualembed.answers.subgroups import Subgroups
 
 SIGNIFICANT = 2.0  # standard errors
 SHOWN = 12  # answers of a printed table
@@ -66,7 +69,7 @@ class Summary:
 
     @property
     def error(self) -> HeldOut | None:
-        """The honest error on rows left out; None for few rows or episodes, and for losses other than the square."""
+        """The honest error on rows left out; None where there is none, of which `error_text` says why."""
         error: HeldOut | None = self.diagnostics.held_out
         return error
 
@@ -74,6 +77,17 @@ class Summary:
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the fit and about the headline, each once."""
         return tuple(dict.fromkeys([*self.diagnostics.warnings, *self.headline.warnings]))
+
+    def led_by(self, answers: Sequence[Answer], groups: Sequence[Subgroups] = ()) -> Summary:
+        """The same with the first of these answers as the headline, the others and their groups in sentences."""
+        told = [headline_text(answer) for answer in answers[1:]] + [each.sentence() for each in groups]
+        facts = {
+            **self.findings.facts,
+            "asked": [answer.to_dict() for answer in answers],
+            "subgroups": [each.to_dict() for each in groups],
+        }
+        findings = self.findings._replace(remarks=(*told, *self.findings.remarks), facts=facts)
+        return dataclasses.replace(self, headline=answers[0], findings=findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The summary in terms that JSON has."""
@@ -83,6 +97,7 @@ class Summary:
             "answer": dict(self.findings.facts),
             "answers": [answer.to_dict() for answer in self.findings.answers],
             "honest_error": self._error_dict(),
+            "why_no_honest_error": self.diagnostics.unjudged if self.error is None else None,
             "warnings": list(self.warnings),
             "selection": [
                 {"question": step.question, "answer": step.answer, **step.numbers} for step in self.selection
@@ -115,7 +130,8 @@ class Summary:
         """The honest error in a sentence, or why there is none."""
         error = self.error
         if error is None:
-            return NO_ERROR
+            reason = f": {self.diagnostics.unjudged}" if self.diagnostics.unjudged else ""
+            return f"There is no honest error on rows left out{reason}. {ASK_ELSEWHERE}"
         return (
             f"Honest error on rows left out: {format_estimate(error.value, error.stderr)} ({self.task.error}; the "
             f"naive one, {format_number(error.squared)}, counts the noise of single rows). {self.error_verdict()}"
@@ -160,10 +176,7 @@ class Summary:
 NOISY_ERROR = (
     "The noise of y is a part of it, so that it is not zero for the best function either: compare models by it."
 )
-NO_ERROR = (
-    "There is no honest error: there were too few rows or episodes to leave some out, or the loss is not the square. "
-    "`model.error` and `dualembed score` tell it on other rows."
-)
+ASK_ELSEWHERE = "`model.error` and `dualembed score` tell it on other rows."
 
 
 def headline_text(answer: Answer) -> str:
@@ -177,9 +190,9 @@ def verdict_text(answer: Answer) -> str:
     return "" if answer.verdict is None else f"{answer.verdict}: {meaning(answer.verdict, answer.because)}."
 
 
-def estimate_cells(answer: Answer) -> list[str]:
+def estimate_cells(answer: Answer, level: float = 0.95) -> list[str]:
     """[the number with its error, its interval], as cells of a table."""
-    lower, upper = answer.interval()
+    lower, upper = answer.interval(level)
     ends = "–" if not lower <= upper else format_interval(lower, upper)
     return [format_estimate(answer.value, answer.stderr), ends]
 

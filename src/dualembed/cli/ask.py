@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualembed.cli import options
+from dualembed.cli.effects import By, Derivative, Effect, check_by, effects, moves
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dualembed.answers import Answer, Question, Task
+    from dualembed.answers.subgroups import Subgroups
     from dualembed.data.columns import Columns
 
 _HELP = "\n\n".join(
@@ -29,14 +31,16 @@ _HELP = "\n\n".join(
         "fitted to.",
         "Of effects (task iv) --derivative asks what one unit more of a column adds, and --effect what one level of it "
         "does against another, 1 against 0 where they are left out: on average over the rows of --points, or else over "
-        "those that the model was fitted to.",
+        "those that the model was fitted to. --by answers the same in groups of "
+        "these rows as well: at each level of a column, or between the quartiles of a number with many values.",
         "\b\nExamples:\n"
         "  dualembed ask value.dualembed\n"
         '  dualembed ask value.dualembed --at "x=1, speed=0" --minus "x=0, speed=0"\n'
         '  dualembed ask q.dualembed --at "x=1, move=left" --at "x=1, move=right" --level 0.9 --json\n'
         "  dualembed ask value.dualembed --points states.parquet\n"
         "  dualembed ask effect.dualembed --derivative price\n"
-        "  dualembed ask effect.dualembed --effect treated --effect region=north,south --points people.csv",
+        "  dualembed ask effect.dualembed --effect treated --effect region=north,south --points people.csv\n"
+        "  dualembed ask effect.dualembed --derivative price --by region",
     ]
 )
 
@@ -51,16 +55,6 @@ Minus = Annotated[
 Points = Annotated[
     Path | None, typer.Option("--points", metavar="TABLE", help="A table, over whose rows the mean is asked for.")
 ]
-Derivative = Annotated[
-    list[str] | None,
-    typer.Option("--derivative", metavar="COLUMN", help="A column, whose mean derivative is asked for."),
-]
-Effect = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--effect", metavar="COLUMN[=A,B]", help="A column, whose average effect is asked for: of A against B, or 1, 0."
-    ),
-]
 Level = Annotated[float, typer.Option("--level", metavar="SHARE", help="How often the interval is to be right.")]
 
 
@@ -71,6 +65,7 @@ def ask(
     points: Points = None,
     derivative: Derivative = None,
     effect: Effect = None,
+    by: By = None,
     level: Level = 0.95,
     drop_missing: options.DropMissing = False,
     as_json: options.AsJson = False,
@@ -82,6 +77,7 @@ def ask(
     places, others, moved = at or [], minus or [], moves(derivative or [], effect or [])
     # A table is asked about itself, or is what a column's effect is taken over.
     _check(level, asked=len(places) + (points is not None and not moved), others=len(others))
+    check_by(by, len(moved))
     if points is not None:
         check_exists(points.expanduser())
     with spinner("Asking"), exit_on_interrupt():
@@ -91,14 +87,17 @@ def ask(
             reader = Reader(model, fitted, task, drop_missing)
             asked = reader.questions(places, None if moved else points)
             taken_off = reader.questions(others, option="--minus")
-            answers = fitted.ask_all([*contrasts(asked, taken_off), *effects(reader, moved, points)])
+            questions = effects(reader, moved, points)
+            groups = [] if by is None else [fitted.ask_by(each, reader.column(by, "--by")) for each in questions]
+            answers = fitted.ask_all([*contrasts(asked, taken_off), *questions])
         else:
-            answers = [fitted.summary().headline]
+            answers, groups = [fitted.summary().headline], []
     found = {"task": task.name, "model": str(model), "answers": [each.to_dict(level) for each in answers]}
+    found |= {"subgroups": [each.to_dict(level) for each in groups]} if groups else {}
     if as_json:
         print_json(found)
     else:
-        _print(answers, level)
+        _print(answers, level, groups)
 
 
 ask.__doc__ = _HELP
@@ -125,8 +124,9 @@ def _check_errors(path: Path, model: Any) -> None:
         )
 
 
-def _print(answers: Sequence[Answer], level: float) -> None:
-    """Print the answers, for people."""
+def _print(answers: Sequence[Answer], level: float, groups: Sequence[Subgroups]) -> None:
+    """Print the answers, for people; the last ones with those in groups of rows."""
+    before = len(answers) - len(groups)
     for number, answer in enumerate(answers):
         if number:
             typer.echo("")
@@ -137,13 +137,12 @@ def _print(answers: Sequence[Answer], level: float) -> None:
             typer.echo(f"Verdict: {answer.verdict}.")
         for warning in answer.warnings:
             typer.echo(f"Warning: {warning}.")
+        if number >= before and groups:
+            typer.echo(groups[number - before].text(level))
 
 
 # One of name=value, either of which may stand in double quotes, as in a CSV file.
 PART = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^"=,]*?))\s*=\s*(?:"((?:[^"]|"")*)"|([^",]*?))\s*(?:,|$)')
-# COLUMN or COLUMN=A,B, any of which may stand in double quotes.
-_TEXT = r'\s*(?:"((?:[^"]|"")*)"|([^"=,]+?))\s*'
-EFFECT = re.compile(rf"{_TEXT}(?P<levels>={_TEXT},{_TEXT})?$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,67 +187,31 @@ class Reader:
         check_columns(self.columns, whole.column_names, self.path)
         return complete(whole, self.columns, drop=self.drop)[0]
 
+    def over(self, points: Path | None) -> str:
+        """Which rows a mean is over, in words."""
+        if points is not None:
+            return f", over {points}"
+        sample = self.model.sample_
+        return (sample and sample.note) or ", over the rows of the fit"
+
+    def column(self, name: str, option: str) -> str:
+        """The name, if the model has such a column."""
+        from dualembed.data.columns import no_such_column
+
+        if name not in self.known:
+            raise no_such_column(name, list(self.known), f"{option} {name!r}")
+        return name
+
+    def level(self, name: str, text: str, option: str) -> Any:
+        """What a text stands for in a column: one of its levels, or a number."""
+        return _value(self.known[name], name, text, option)
+
     def arguments(self, table: pa.Table) -> dict[str, Any]:
         """What the table holds, by the names of the model's arguments."""
         from dualembed.data.table import arguments
 
         categories = [name for name, column in self.known.items() if column.levels]
         return arguments(table, self.columns, self.task.asks, categories=categories)
-
-
-def moves(derivatives: Sequence[str], effects: Sequence[str]) -> list[tuple[str, str, tuple[str, str] | None]]:
-    """(option, column, the two levels where they are given) of the columns whose effects are asked for."""
-    from dualembed.checks import InputError
-
-    found: list[tuple[str, str, tuple[str, str] | None]] = [
-        ("--derivative", name.strip(), None) for name in derivatives
-    ]
-    for text in effects:
-        match = EFFECT.match(text)
-        if match is None:
-            raise InputError(
-                f"--effect {text!r} is no effect; give a column, such as treated, and two of its levels where they are "
-                "not 1 and 0, such as region=north,south"
-            )
-        name, *levels = ((quoted or plain or "").replace('""', '"').strip() for quoted, plain in _pairs(match.groups()))
-        found.append(("--effect", name, None if match.group("levels") is None else (levels[0], levels[1])))
-    return found
-
-
-def _pairs(groups: Sequence[Any]) -> list[tuple[str | None, str | None]]:
-    """Each text that stands in quotes or without them: (in quotes, without)."""
-    name, _, first, second = groups[:2], groups[2], groups[3:5], groups[5:7]
-    return [(each[0], each[1]) for each in (name, first, second)]
-
-
-def effects(
-    reader: Reader, moved: Sequence[tuple[str, str, tuple[str, str] | None]], points: Path | None
-) -> list[Question]:
-    """What columns do, each over the rows of the table, or over those of the fit."""
-    from dualembed.checks import InputError
-    from dualembed.data.columns import no_such_column
-
-    if not moved:
-        return []
-    if not reader.task.effects:
-        raise InputError(
-            f"{moved[0][0]} is about effects of columns, which {reader.path} has none of; ask with --at and --minus"
-        )
-    rows = {} if points is None else reader.arguments(reader.table(points))
-    found = []
-    for option, name, levels in moved:
-        if name not in reader.known:
-            raise no_such_column(name, list(reader.known), f"{option} {name!r}")
-        if option == "--derivative":
-            question: Question = reader.model.mean_derivative(name, **rows)
-        else:
-            texts = levels or ("1", "0")
-            treated, control = (_value(reader.known[name], name, text, option) for text in texts)
-            question = reader.model.average_effect(name, treated=treated, control=control, **rows)
-            question = question.renamed(f"the average effect of {name}={texts[0]} against {texts[1]}")
-        over = "the rows of the fit" if points is None else str(points)
-        found.append(question.renamed(f"{question.words}, over {over}"))
-    return found
 
 
 def _known(model: Any, task: Task, columns: Columns) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`dualembed fit`: from a table to a saved model, and the answer in plain words."""
+"""`dualembed fit`: from a table to the answer in plain words, and to a saved model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import typer
 
 from dualembed.answers.task import Task
 from dualembed.cli import options
+from dualembed.cli.effects import By, Derivative, Effect, check_columns, check_effects, lead_with
 from dualembed.cli.options import estimator_of, general, known_tasks, option_of, task_named
 from dualembed.data.roles import ROLES, words_of
 
@@ -31,13 +32,16 @@ class FitRequest:
 
     name: str
     table: Path
-    out: Path
+    out: Path | None
     report: Path | None
     columns: dict[str, str | None]
     settings: dict[str, Any]
     categories: str | None
     drop_missing: bool
     formula: str | None = None
+    derivatives: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    by: str | None = None
 
     @property
     def task(self) -> Task:
@@ -50,9 +54,13 @@ class FitRequest:
         given: dict[str, Any] = {option_of(role): spec for role, spec in self.columns.items() if spec is not None}
         given |= {"--formula": self.formula} if self.formula is not None else {}
         given |= {option_of(name): value for name, value in self.settings.items()}
+        given |= {"--by": self.by} if self.by is not None else {}
         given |= {"--categorical": self.categories} if self.categories else {}
-        words = ["dualembed", "fit", self.name, str(self.table), "--out", str(self.out)]
+        words = ["dualembed", "fit", self.name, str(self.table)]
+        words += ["--out", str(self.out)] if self.out else []
         words += [word for option, value in given.items() for word in (option, str(value))]
+        words += [word for name in self.derivatives for word in ("--derivative", name)]
+        words += [word for name in self.effects for word in ("--effect", name)]
         words += ["--drop-missing"] if self.drop_missing else []
         words += ["--report", str(self.report)] if self.report else []
         return shlex.join(words)
@@ -78,6 +86,9 @@ def fit_command() -> Callable[..., None]:
             categories=given["categorical"],
             drop_missing=given["drop_missing"],
             formula=given["formula"],
+            derivatives=tuple(given["derivative"] or ()),
+            effects=tuple(given["effect"] or ()),
+            by=given["by"],
         )
         _check(request)
         _run(request, as_json=given["as_json"])
@@ -97,12 +108,15 @@ def _parameters() -> Iterator[inspect.Parameter]:
     task = typer.Argument(metavar="TASK", help="What is asked; see above.", autocompletion=lambda: list(known_tasks()))
     yield parameter("task", Annotated[str, task])
     yield parameter("table", options.Table)
-    yield parameter("out", Annotated[Path, typer.Option(metavar="MODEL", help="The file to save the model in.")])
+    yield parameter("out", Annotated[Path | None, _OUT], default=None)
     roles = {role.word: role for each in tasks.values() for role in each.roles}
     for word, role in sorted(roles.items(), key=lambda item: list(ROLES).index(item[1].name)):
         shown = typer.Option(role.option, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
         yield parameter(word, Annotated[str | None, shown], default=None)
     yield parameter("formula", Annotated[str | None, _FORMULA], default=None)
+    yield parameter("derivative", Derivative, default=None)
+    yield parameter("effect", Effect, default=None)
+    yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
         kind: Any = str if setting.condition else float
         default = False if setting.default is None else f"{setting.default:g}"
@@ -121,6 +135,9 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("as_json", options.AsJson, default=False)
 
 
+_OUT = typer.Option(
+    metavar="MODEL", help="Keep the model in this file, for `ask`, `predict` and `score`; without it, print the answer."
+)
 _CATEGORICAL = typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does.")
 _FORMULA = typer.Option(
     metavar="FORMULA",
@@ -146,12 +163,15 @@ def _check(request: FitRequest) -> None:
         from dualembed.cli.formula import check_formula
 
         check_formula(task, request.formula, request.columns)
+    check_effects(task, request.derivatives, request.effects, request.by)
     check_exists(request.table.expanduser())
-    check_writable("--out", request.out, request.table)
+    if request.out is not None:
+        check_writable("--out", request.out, request.table)
     if request.report is not None:
         if request.report.suffix.lower() not in (".html", ".htm"):
             raise InputError(f"--report {request.report} must end in .html, since it is a page for a browser")
-        check_writable("--report", request.report, request.table, request.out)
+        others = [path for path in (request.table, request.out) if path is not None]
+        check_writable("--report", request.report, *others)
 
 
 def _check_options(task: Task, given: Mapping[str, str | None]) -> None:
@@ -199,10 +219,12 @@ def _run(request: FitRequest, *, as_json: bool) -> None:
         with spinner(f"Reading {request.table}"):
             given = _read(request)
         model = _fitted(request, given)
+        if request.derivatives or request.effects:
+            lead_with(model, request.task, request.derivatives, request.effects, by=request.by)
         summary = model.summary()
     with spinner("Writing"):
         _write(request, model, given.data.columns)
-    with on_interrupt(f"stopped; the model {request.out} is written"):
+    with on_interrupt(_written(request)):
         if as_json:
             print_json(_document(request, given, summary))
         else:
@@ -220,7 +242,7 @@ def _document(request: FitRequest, given: FitData, summary: Summary) -> dict[str
         "categories": given.categories,
         **summary.to_dict(),
         "solver": request.settings["solver"],
-        "model": str(request.out),
+        "model": None if request.out is None else str(request.out),
         "report": None if request.report is None else str(request.report),
         "command": request.command,
     }
@@ -238,9 +260,22 @@ def _print(request: FitRequest, given: FitData, summary: Summary) -> None:
     typer.echo("")
     print_summary(summary)
     typer.echo("")
-    typer.echo(f"Model:  {request.out}")
     if request.report:
         typer.echo(f"Report: {request.report} (open it in a browser)")
+    typer.echo(f"Model:  {request.out}" if request.out else f"Model:  not kept; {_how_to_keep(request)}")
+
+
+def _how_to_keep(request: FitRequest) -> str:
+    """How the model would be kept, in words."""
+    return f"add --out {request.table.stem}.dualembed to keep it for `dualembed ask`, `predict` and `score`"
+
+
+def _written(request: FitRequest) -> str:
+    """What an interruption leaves, once all is done but to print it, in words."""
+    from dualembed.cli.console import NOTHING
+
+    files = [f"the {what} {path}" for what, path in (("model", request.out), ("report", request.report)) if path]
+    return f"stopped; {' and '.join(files)} {'are' if len(files) > 1 else 'is'} written" if files else NOTHING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,6 +305,7 @@ def _read(request: FitRequest) -> FitData:
         whole, named = with_terms(request.formula, whole)
         asked = {**asked, **named}
     columns = columns_by_role(roles, asked, whole.column_names, **needed)
+    check_columns(task, columns, request.derivatives, request.effects, request.by)
     rows = prepare(whole, columns, derives=task.derives, drop=request.drop_missing)
     check_varying(rows.table, columns)
     categories = categories_in(rows.table, columns, request.categories)
@@ -324,12 +360,15 @@ def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
 
 def _write(request: FitRequest, model: Any, data: Mapping[str, Any]) -> None:
     from dualembed.cli.console import NOTHING, on_interrupt
-    from dualembed.saving import save
 
-    with on_interrupt(NOTHING):
-        save(model, request.out)
+    if request.out is not None:
+        from dualembed.saving import save
+
+        with on_interrupt(NOTHING):
+            save(model, request.out)
     if request.report is not None:
         from dualembed.report import write_report
 
-        with on_interrupt(f"stopped; the model {request.out} is written, but not the report"):
+        left = NOTHING if request.out is None else f"stopped; the model {request.out} is written, but not the report"
+        with on_interrupt(left):
             write_report(model, request.report, data=data, command=request.command)

@@ -112,7 +112,7 @@ def general() -> str:
     tasks = known_tasks()
     return "\n\n".join(
         [
-            "Fit a model to a table, save it, and say what it found.",
+            "Fit a model to a table and say what it found; --out keeps the model.",
             "\b\nTasks (dualembed fit TASK --help tells the options of one):\n"
             + "\n".join(f"  {name:<19}{task.line}" for name, task in tasks.items()),
             f"{COLUMNS} An option that is left out stands for the columns of its own name (state or state_*, reward, "
@@ -173,13 +173,15 @@ def _order(task: Task) -> Any:
     """A key to sort parameters by: arguments, what must be given, columns that may be, and the rest as it stands."""
     words = {role.name: role.word for role in task.roles}
     needs, takes = ([words[name] for name in names] for names in (task.needs, task.takes))
-    first = ["task", "table", "out", *needs, *(setting.name for setting in task.settings), *takes]
+    first = ["task", "table", *needs, *(setting.name for setting in task.settings), *takes, "out"]
     return lambda parameter: first.index(parameter.name) if parameter.name in first else len(first)
 
 
 def _of_use(parameter: str | None, task: Task) -> bool:
     if parameter == "formula":
         return takes_formula(task)
+    if parameter in ("derivative", "effect", "by"):
+        return task.effects
     return parameter not in set().union(*map(_words, known_tasks().values())) or parameter in _words(task)
 
 

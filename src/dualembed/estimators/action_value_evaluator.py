@@ -325,7 +325,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
         for level in column.levels[:ACTIONS]:
             points = self.sample_.points.copy()
             points[:, begin:] = column.encode(np.array([level], dtype=object))
-            answers.append(self._answer(Question.mean(str(level), points)))
+            answers.append(self._answer(self._over_rows(str(level), points)))
         facts = {**found.facts, "by_action": {answer.question: answer.value for answer in answers}}
         about = "What each action is worth, were it taken in every state of the data"
         return Findings(tuple(answers), about, "action", "mean Q", facts, found.remarks)

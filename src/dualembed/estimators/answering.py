@@ -134,14 +134,27 @@ class Answering(Learner):
     def _findings(self, headline: Answer) -> Findings:
         """What there is to say besides the headline: f over the rows of the data."""
         points = self._middle() if self.sample_ is None else self.sample_.points
-        mean, predicted = self._answer(Question.mean("the mean over the rows of the data", points)), self._at(points)
+        mean, predicted = self._answer(self._over_rows("the mean over the rows of the data", points)), self._at(points)
         ends = {"lowest": float(predicted.min()), "highest": float(predicted.max())}
         facts = {"mean": mean.to_dict(), **ends, "rows": 1 if self.sample_ is None else self.sample_.seen}
         if self.sample_ is None:
             return Findings(facts=facts)
         texts = {name: format_number(value) for name, value in ends.items()}
         remark = self.task_.mean.format(mean=format_estimate(mean.value, mean.stderr), **texts)
-        return Findings(facts=facts, remarks=(remark,))
+        return Findings(facts=facts, remarks=(remark, *self._sample_remarks()))
+
+    def _sample_remarks(self) -> list[str]:
+        """That means are over a sample of the rows, in a sentence, where they are."""
+        if self.sample_ is None or not self.sample_.note:
+            return []
+        kept, seen = len(self.sample_.rows), self.sample_.seen
+        return [f"Means over rows are over a random {kept:,} of {seen:,}, which their errors reckon with."]
+
+    def _over_rows(self, words: str, points: np.ndarray) -> Question:
+        """The mean of f over points of the rows that are kept, which may be a sample of all rows."""
+        if self.sample_ is None:
+            return Question.mean(words, points)
+        return Question.mean(f"{words}{self.sample_.note}", points, groups=self.sample_.groups)
 
     def _answer(self, question: Question) -> Answer:
         """The answer to a question; without an error, where the fit has none."""

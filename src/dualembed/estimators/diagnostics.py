@@ -26,6 +26,9 @@ FOLDS = 5  # of first stages
 FEW = 10  # effective rows for each degree of freedom
 
 
+UNTOLD = "the file is of a version that did not say why"
+
+
 class ReliabilityWarning(UserWarning):
     """One of `diagnostics_.warnings` that no answer should be read without."""
 
@@ -37,7 +40,7 @@ TrustWarning = ReliabilityWarning  # as it was called first
 class Diagnostics:
     """How far a fit can be trusted.
 
-    `held_out` is the honest error on rows left out (None for few rows or groups); `singular_values` (descending) are
+    `held_out` is the honest error on rows left out, `unjudged` why there is none; `singular_values` (descending) are
     those of f -> E[moment(f) | context] between the fitted features, 1 where the context says all, near 0 where it says
     nothing; `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage`
     the share of each endogenous column's variance that the instruments predict on rows left out, `first_stage_rows` how
@@ -54,6 +57,7 @@ class Diagnostics:
     overlap: Any = None
     warnings: tuple[str, ...] = ()
     first_stage_rows: int = 0
+    unjudged: str = ""
 
     def sentences(self) -> list[str]:
         """How much the data determine, how noisy they are, and how strong instruments are, in plain words."""
@@ -92,7 +96,7 @@ class Diagnostics:
             size = f"{error.value:.4g} ± {error.stderr:.2g}"
             lines.append(f"honest held-out error: {size} (on {error.rows:,} rows){note}")
         else:
-            lines.append("honest held-out error: none, for too few rows or episodes, or a loss other than the square")
+            lines.append(f"honest held-out error: none: {self.unjudged or UNTOLD}")
         if self.degrees_of_freedom is not None:
             lines.append(f"degrees of freedom: {self.degrees_of_freedom:.1f}")
         if self.singular_values is not None:

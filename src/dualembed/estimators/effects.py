@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,7 +19,6 @@ from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
 from dualembed.estimates import format_number
 from dualembed.estimators.base import Estimator
-from dualembed.estimators.learning import FEWEST
 from dualembed.linear.averaging import deviations
 from dualembed.linear.fit import nearest, reach_of
 from dualembed.threads import on_one_thread
@@ -28,7 +27,7 @@ STEP = 0.1  # of a column's deviation, to either side, over which a derivative i
 # would ask what a rough f does just there, which no data tell, while their mean over all rows is well known
 LEVELS = 10  # of a category that are compared with its most frequent one
 QUARTILE = 0.6745  # of a normal column, in deviations from its mean
-MOVED = 20_000  # rows that are moved in all, where the effects of all columns are asked for
+QUARTILES = "quartiles"  # what is said of a move between them
 
 
 class Place(NamedTuple):
@@ -90,6 +89,8 @@ class Move(NamedTuple):
 class Effects(Estimator):
     """A regression: what f says of moving its columns, row by row, on average over rows."""
 
+    asked_: tuple[Question, ...] = ()  # what leads the summary
+    asked_by_: str | int | None = None  # likewise, in groups of rows that a column tells apart
     _moves_coded = True  # whether rows are moved in coded coordinates, or in the columns' own numbers
 
     @property
@@ -154,7 +155,36 @@ class Effects(Estimator):
         covariance = max(covariances, key=np.trace)
         np.fill_diagonal(covariance, stderr**2)
         shares = np.bincount(labels, minlength=len(levels)) / len(labels)
-        return Subgroups(place.column.name, levels, shares, tuple(answers), covariance)
+        return Subgroups(place.column.name, levels, shares, tuple(answers), covariance, self.ask(question))
+
+    def lead_with(self, question: Question, *others: Question, by: str | int | None = None) -> Self:
+        """Make the answer to a question the headline of the summary, the notebook's card, the report and the file.
+
+        Parameters
+        ----------
+        question : Question
+            Such as `average_effect` and `mean_derivative` make.
+        *others : Question
+            Others, which the summary tells after it.
+        by : str or int, optional
+            A column, in each of whose groups of rows they are told as well, as `ask_by` does.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        asked = [question, *others]
+        led = self._led(asked, by)  # which refuses what cannot be asked
+        self.asked_, self.asked_by_, self._summary = tuple(asked), by, led
+        return self
+
+    def _copy(self, *, fitted: bool) -> Self:
+        """Without what was asked of this fit, which is not asked of another."""
+        copied = super()._copy(fitted=fitted)
+        copied.__dict__.pop("asked_", None)
+        copied.__dict__.pop("asked_by_", None)
+        return copied
 
     def _difference(self, first: tuple[Any, Any], second: tuple[Any, Any]) -> Question:
         """f at the first X and controls less f at the second, on average; one row stands for all."""
@@ -182,13 +212,13 @@ class Effects(Estimator):
         rows, strays, groups = self._asked_rows(X, controls, f"mean_derivative({column!r}, X)")
         both = np.stack([place.moved(rows, step) for step in (STEP, -STEP)], axis=1)
         shares = np.tile(np.array([1.0, -1.0]) / (2 * STEP * place.column.scale), (len(rows), 1))
-        words = f"the mean derivative of f along {place.column.name}"
+        words = f"the mean derivative of f along {place.column.name}{self._note(X)}"
         # What f may be off by outside the data is off on both sides of the step alike, but for a share of it.
         return self._mean_at(words, both, shares, strays=STEP * _twice(strays), groups=groups)
 
     def _average_effect(self, column: Any, levels: tuple[Any, Any], X: Any, controls: Any) -> Question:
         place = self._place(column)
-        words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}"
+        words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}{self._note(X)}"
         return self._contrast(words, place, levels, self._asked_rows(X, controls, f"average_effect({column!r}, X=...)"))
 
     def _contrast(
@@ -213,21 +243,28 @@ class Effects(Estimator):
         return [move for place in places for move in _moves_of(place, rows, is_line=self._is_line)]
 
     def _effects(self) -> list[tuple[Move, Answer]]:
-        """What each move does, over the rows of the fit: fewer of them where there are many moves."""
+        """What each move does, over the rows of the fit."""
         moves = self._moves()
-        rows = self._middle() if self.sample_ is None else self.sample_.some(max(FEWEST, MOVED // max(len(moves), 1)))
+        rows = self._middle() if self.sample_ is None else self.sample_.rows
         over = rows, np.zeros(len(rows)), None if self.sample_ is None else np.full(len(rows), -1)
         questions = [self._contrast(move.words, move.place, (move.end, move.start), over) for move in moves]
         return [(move, self._answer(question)) for move, question in zip(moves, questions, strict=True)]
 
     def _summarise(self) -> Summary:
+        """With what was asked first, where something was."""
+        return self._led(self.asked_, self.asked_by_) if self.asked_ else self._summarise_effects()
+
+    def _led(self, asked: Sequence[Question], by: str | int | None) -> Summary:
+        """The summary with the answers to these questions first."""
+        groups = [] if by is None else [self.ask_by(each, by) for each in asked]
+        return self._summarise_effects().led_by(self.ask_all(asked), groups)
+
+    def _summarise_effects(self) -> Summary:
         """With what moving columns does, the first of them being the headline, where that is what was asked."""
         effects = self._effects() if self.task_.effects else []
         if not effects:
             return super()._summarise()
-        move, first = effects[0]
-        words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
-        headline = dataclasses.replace(first, question=words)
+        headline = self._first_effect(*effects[0])
         findings = self._findings(headline)
         omitted = _omitted_levels([place for _, place in self._places()])
         findings = findings._replace(
@@ -240,6 +277,11 @@ class Effects(Estimator):
         )
         return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
 
+    def _first_effect(self, move: Move, answer: Answer) -> Answer:
+        """What the first column does, in a sentence."""
+        words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
+        return dataclasses.replace(answer, question=words)
+
     def _asked_rows(self, X: Any, controls: Any, call: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """(rows, strays, groups): those given, or those of the fit, which are a sample of what there is."""
         self._coding()
@@ -251,6 +293,10 @@ class Effects(Estimator):
             raise checks.InputError(f"this model was saved without rows to take the mean over; give them, as in {call}")
         rows = self.sample_.rows
         return rows, np.zeros(len(rows)), np.full(len(rows), -1)
+
+    def _note(self, X: Any) -> str:
+        """What is said of rows that a mean is over, where they are some of those of the fit."""
+        return "" if X is not None or self.sample_ is None else self.sample_.note
 
     def _place(self, column: Any) -> Place:
         """Where a column is that is to be moved, by its name or by its number; refused where it cannot be moved."""
@@ -279,7 +325,7 @@ class Effects(Estimator):
     def _share_outside(self, question: Question) -> float:
         if self.sample_ is None:
             return 0.0
-        known, scale = self.sample_.points, deviations(self.sample_.points)
+        known, scale = self.sample_.places, deviations(self.sample_.places)
         points, coefficients = question.flat()
         beyond = nearest(points, known, scale) > reach_of(np.unique(known, axis=0), scale)
         return share_of(coefficients, beyond | (question.strays() > 0))
@@ -336,7 +382,7 @@ def _moves_of(place: Place, rows: np.ndarray | None, *, is_line: bool) -> Iterat
     else:
         around = np.array([-QUARTILE, QUARTILE]) * column.scale + column.mean
         ends = around if rows is None else np.percentile(place.values(rows), (25.0, 75.0))
-        yield Move(place, float(ends[0]), float(ends[1]), "quartiles")
+        yield Move(place, float(ends[0]), float(ends[1]), QUARTILES)
 
 
 def _omitted_levels(places: Sequence[Place]) -> list[str]:

@@ -353,7 +353,7 @@ class HittingTimeRegressor(TransitionEstimator):
         words = f"the mean time to the target from {where}"
         if self._all_inside:
             words = "the mean time until the target is entered again, from the states of the data, all inside it,"
-        return Question.mean(words, self.sample_.points)
+        return self._over_rows(words, self.sample_.points)
 
     @property
     def _all_inside(self) -> bool:

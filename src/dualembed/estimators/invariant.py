@@ -450,7 +450,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         column : str or int
             A column of X.
         X : array-like of shape (n, d), optional
-            Rows; by default those of the fit, or a sample of 1,000 of them.
+            Rows; by default those of the fit, or a random sample of at most 10,000.
 
         Returns
         -------
@@ -471,7 +471,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         control : float, default=0
             Another value.
         X : array-like of shape (n, d), optional
-            Rows; by default those of the fit, or a sample of 1,000 of them.
+            Rows; by default those of the fit, or a random sample of at most 10,000.
 
         Returns
         -------

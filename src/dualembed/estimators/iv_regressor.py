@@ -27,7 +27,8 @@ from dualembed.estimators.diagnostics import (
     first_stage,
     first_stage_warnings,
 )
-from dualembed.estimators.effects import Effects
+from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
+from dualembed.estimators.effects import QUARTILES, Effects, Move
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import coded_root, fit_linear
 from dualembed.estimators.weak_instruments import is_weak, widen
@@ -107,7 +108,7 @@ class IVRegressor(RegressorMixin, Effects):
         inputs=("X", "controls"),
         context=("instruments", "controls"),
         examples=(
-            "survey.csv --x price --y sales --instrument tax --control region --out effect.dualembed",
+            "survey.csv --x price --y sales --instrument tax --control region",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
             'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --out effect.dualembed',
         ),
@@ -240,27 +241,68 @@ class IVRegressor(RegressorMixin, Effects):
         """
         return self._difference((X1, controls), (X0, controls if controls0 is None else controls0))
 
-    def effect(self, T0: Any, T1: Any, controls: Any = None, by: Any = None) -> Answer | Subgroups:
+    @by_places
+    def effect(
+        self, T0: Any = 0, T1: Any = 1, controls: Any = None, by: Any = None, *, X: Any = None
+    ) -> Answer | Subgroups:
         """The effect of moving X from T0 to T1: the mean over rows of f(T1) - f(T0), with its standard error.
 
         Parameters
         ----------
-        T0 : array-like of shape (n, d), or number
+        T0 : array-like of shape (n, d), or number, default=0
             Treatments before the move; a number where X has one column.
-        T1 : array-like of shape (n, d), or number
+        T1 : array-like of shape (n, d), or number, default=1
             Treatments after it.
         controls : array-like of shape (n, k) or (n,), optional
-            Controls; by default those of the rows of the fit, or of a sample of 1,000 of them.
+            Controls; by default those of the rows of the fit, or of a random sample of at most 10,000.
         by : str or int, optional
             A control, for the effect where it has each of its levels; of a number with many values, by quartiles.
+        X : array-like of shape (n, k) or (n,), optional
+            EconML's name of what effects differ by, which here are controls.
 
         Returns
         -------
         Answer or Subgroups
             The effect; with `by` that in every group, with their joint covariance.
         """
-        question = self._effect_question(T0, T1, controls)
+        question = self._effect_question(T0, T1, as_controls(controls, X))
         return self.ask(question) if by is None else self.ask_by(question, by)
+
+    @by_places
+    def effects(
+        self, T0: Any = 0, T1: Any = 1, controls: Any = None, return_std: bool = False, *, X: Any = None
+    ) -> Any:
+        """The effect of moving X from T0 to T1 at each row of the controls; `effect` is their mean.
+
+        Parameters
+        ----------
+        T0 : array-like of shape (n, d), or number, default=0
+            Treatments before the move; a number where X has one column.
+        T1 : array-like of shape (n, d), or number, default=1
+            Treatments after it.
+        controls : array-like of shape (n, k) or (n,), optional
+            Controls; by default those of the rows of the fit, or of a random sample of at most 10,000.
+        return_std : bool, default=False
+            Whether to return standard errors, too.
+        X : array-like of shape (n, k) or (n,), optional
+            EconML's name of what effects differ by, which here are controls.
+
+        Returns
+        -------
+        values : array of shape (n,)
+            Effects.
+        errors : array of shape (n,)
+            Their standard errors, if `return_std`.
+        """
+        self._coding()
+        question = self._effect_question(T0, T1, as_controls(controls, X))
+        spreads = self._spreads() if return_std else ()
+        found, errors = row_effects(self.function_, spreads, question, size=self._size())
+        return (found, errors) if return_std else found
+
+    def __getattr__(self, name: str) -> Any:
+        """Nothing: a refusal, which has our way where the name is EconML's."""
+        raise no_such_method(type(self).__name__, name)
 
     def _effect_question(self, T0: Any, T1: Any, controls: Any) -> Question:
         """The mean over rows of f(T1) - f(T0)."""
@@ -276,7 +318,9 @@ class IVRegressor(RegressorMixin, Effects):
             moved[:, : self.coding_.dimension] = self.coding_.encode(each)
             sides.append(moved)
         shares, groups = np.tile([1.0, -1.0], (len(rows), 1)), np.full(len(rows), -1)
-        words = "the effect of moving X between two places, on average over the rows of the fit"
+        words = (
+            f"the effect of moving X between two places{self.sample_.note or ', on average over the rows of the fit'}"
+        )
         strays = np.zeros((len(rows), 2))
         return self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups)
 
@@ -290,7 +334,7 @@ class IVRegressor(RegressorMixin, Effects):
         column : str or int
             A column of X or of the controls.
         X : array-like of shape (n, d), optional
-            Rows; by default those of the fit, or a sample of 1,000 of them.
+            Rows; by default those of the fit, or a random sample of at most 10,000.
         controls : array-like of shape (n, k) or (n,), optional
             Their controls.
 
@@ -315,7 +359,7 @@ class IVRegressor(RegressorMixin, Effects):
         control : object, default=0
             A level of the category, or a number.
         X : array-like of shape (n, d), optional
-            Rows; by default those of the fit, or a sample of 1,000 of them.
+            Rows; by default those of the fit, or a random sample of at most 10,000.
         controls : array-like of shape (n, k) or (n,), optional
             Their controls.
 
@@ -422,7 +466,7 @@ class IVRegressor(RegressorMixin, Effects):
         if isinstance(self.uncertainty_, Spread) and self.sample_ is not None:
             (column,), size = self.coding_.columns, float(np.std(problem.source.table["y"]))
             scale = 1.0 if column.levels else column.scale
-            spread, warning = widen(self.uncertainty_, self.linear_, self.sample_.points, scale=scale, size=size)
+            spread, warning = widen(self.uncertainty_, self.linear_, self.sample_.places, scale=scale, size=size)
             self.uncertainty_ = spread
             self._add_warnings([warning])
 
@@ -490,6 +534,15 @@ class IVRegressor(RegressorMixin, Effects):
     @property
     def _measure(self) -> str:
         return "change of the mean of y" if self.instruments_ is None else "effect on y"
+
+    def _first_effect(self, move: Move, answer: Answer) -> Answer:
+        """Of a number with more than two values the mean derivative, which has one error whoever asks for it."""
+        if move.note != QUARTILES or self.uncertainty_ is None:
+            return super()._first_effect(move, answer)
+        name = move.place.column.name
+        found = self.ask(self.mean_derivative(name))
+        by = "with" if self.instruments_ is None else "of"
+        return dataclasses.replace(found, question=f"the average {self._measure} {by} one more unit of {name}")
 
     def _findings(self, headline: Answer) -> Findings:
         findings, linear = super()._findings(headline), self.linear_

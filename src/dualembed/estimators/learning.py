@@ -22,14 +22,16 @@ from dualembed.linear.moment_fit import MomentFit, Spread
 from dualembed.problems.base import Problem, finite_data
 from dualembed.saddle import DualFunction
 from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
-from dualembed.selection.held_out import held_out_folds, held_out_new
+from dualembed.selection.held_out import FOLDS, held_out_folds, held_out_new, why_unjudged
 from dualembed.selection.kernels import describe
 from dualembed.solvers.base import EarlyStopWarning, Result, SolverLike
 from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import to_numpy
 from dualembed.tuning import SEARCH
 
-KEPT, CELLS, FEWEST = 1000, 200_000, 100  # rows that a fit keeps: at most these, fewer where they are wide
+# Rows that a fit keeps: at most 10,000, fewer where they are wide, since the effect of each column is a mean over them.
+KEPT, CELLS, FEWEST = 10_000, 50_000, 100
+PLACES, PLACE_CELLS = 1000, 200_000  # of these, those that say where the data are
 FEW_GROUPS = 10  # below which errors clustered by group say little
 
 
@@ -55,18 +57,35 @@ class RowSample:
         if before is not None:
             parts.insert(0, (before.rows, before.points, before.lots))
         rows, points, lots = (np.concatenate(each) for each in zip(*parts, strict=True))
-        kept = np.sort(np.argsort(lots)[: min(KEPT, max(FEWEST, CELLS // max(rows.shape[1], 1)))])
+        kept = np.sort(np.argsort(lots)[: _most(rows.shape[1])])
         return RowSample(rows[kept], points[kept], lots[kept], seen + len(parts[-1][0]))
 
-    def some(self, most: int) -> np.ndarray:
-        """At most so many of the rows, by lot."""
-        return self.rows[np.argsort(self.lots)[:most]]
+    @property
+    def places(self) -> np.ndarray:
+        """The points of at most 1,000 of the rows, by lot, which say where the data are."""
+        return self.points[np.sort(np.argsort(self.lots)[:PLACES])]
+
+    @property
+    def note(self) -> str:
+        """What rows these are, in words that follow "the mean over"; nothing where they are all that were seen."""
+        return "" if self.seen <= len(self.rows) else f", over a random {len(self.rows):,} of {self.seen:,} rows"
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """What makes a mean over the rows seen reckon with these being a sample of them; None where they are all."""
+        return None if self.seen <= len(self.rows) else np.full(len(self.rows), -1)
 
     def typical(self) -> int:
         """The number of the row that is nearest to the middle of all, by the median of each coordinate."""
         order = np.lexsort(self.rows.T)  # of rows that are as near, the first by their numbers
         away = np.sum((self.points[order] - np.median(self.points, axis=0)) ** 2, axis=1)
         return int(order[np.argmin(away)])
+
+
+def _most(width: int) -> int:
+    """How many rows of so many coordinates are kept."""
+    width = max(width, 1)
+    return max(min(KEPT, CELLS // width), min(PLACES, PLACE_CELLS // width), FEWEST)
 
 
 class Learner(BaseEstimator):
@@ -122,6 +141,7 @@ class Learner(BaseEstimator):
             judged = held_out_once(problem, refit, groups=groups, seed=seed) if problem.loss.quadratic else None
             self.diagnostics_, self.witness_, self.uncertainty_ = Diagnostics(rows, judged), None, None
             self.solution_, self.function_ = None, result.primal.trimmed()
+        self._say_why_unjudged(problem, groups, folds=FOLDS if self.paths_ is None else 2)
         self._record_solver_warnings(caught)
         few = None if groups is None or self.paths_ is not None else len(np.unique(groups))
         if few is not None and few < FEW_GROUPS:
@@ -182,6 +202,18 @@ class Learner(BaseEstimator):
             self._keep_moments(fit, fit.spread(), judged)
             self.function_ = to_numpy(fit.function)
             self.dual_ = dataclasses.replace(self.dual_, function=fit.dual_function)
+        self._say_why_unjudged(problem, groups, folds=2)
+
+    def _say_why_unjudged(self, problem: Problem, groups: Any, *, folds: int) -> None:
+        """Keep the reason why there is no honest error, where there is none."""
+        if self.diagnostics_.held_out is None:
+            reason = why_unjudged(problem, groups, units=self._units, folds=folds)
+            self.diagnostics_ = dataclasses.replace(self.diagnostics_, unjudged=reason)
+
+    @property
+    def _units(self) -> str:
+        """What groups of rows are called."""
+        return "groups"
 
     def _add_to_paths(
         self, fit: LinearFit, problem: Problem, judged: HeldOut | None, *, groups: Any, headline: Headline | None

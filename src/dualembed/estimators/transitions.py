@@ -137,6 +137,10 @@ class TransitionEstimator(Estimator):
             raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
         return self._make_problem(columns, table), self._groups(table, rows)
 
+    @property
+    def _units(self) -> str:
+        return "episodes or groups"
+
     def _groups(self, table: Table, rows: int) -> np.ndarray | None:
         """The number (n,) of each row's group: its episode, where there are no others."""
         found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks, plot
-from dualembed.answers.summary import NO_ERROR, Summary
+from dualembed.answers.summary import Summary
 from dualembed.answers.task import Fitted
 from dualembed.estimates import format_estimate
 from dualembed.plot.figures import SIGNIFICANT, leading, remaining
@@ -89,7 +89,7 @@ def error_section(model: Fitted, summary: Summary) -> Markup:
     """The honest error beside the naive ones, and why those mislead."""
     error = summary.error
     if error is None:
-        return paragraph(NO_ERROR)
+        return paragraph(summary.error_text())
     size = proper(format_estimate(error.value, error.stderr))
     rows = [
         ["honest error, on rows left out", size, "how wrong the function is"],

@@ -82,6 +82,7 @@ PARTS: dict[str, dict[str, str]] = {
         "answers.iv_tests": "IVTest",
         "answers.linear_results": "LinearResults",
         "answers.question": "Question",
+        "answers.subgroups": "Subgroups",
     },
     "linear": {
         "linear.fit": "LinearFit Overlap",

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.deprecation import warn
+from dualembed.estimates import pluralise
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments
@@ -126,6 +127,29 @@ def held_out_folds(
         squared, fitted = (float(np.mean((terms.moment(values) - terms.target) ** 2)) for values in both)
         parts.append(HeldOut(score.value, score.stderr, squared, fitted, int(inside.sum())))
     return _together(parts)
+
+
+def why_unjudged(problem: Problem, groups: ArrayLike | None, *, units: str = "groups", folds: int = FOLDS) -> str:
+    """The one reason why there is no honest error of a fit to these rows in so many folds, with the number needed.
+
+    `units` is what groups of rows are called. Fits that need no others for it, and new rows, are judged in two folds.
+
+    >>> from dualembed.problems import InstrumentalVariables
+    >>> few = InstrumentalVariables(Dataset(x=np.zeros(9), y=np.zeros(9), z=np.zeros(9)))
+    >>> why_unjudged(few, None)
+    '9 rows, 120 are needed'
+    >>> why_unjudged(few, np.arange(9), units="episodes", folds=2)
+    '9 episodes, 20 are needed'
+    """
+    if not problem.loss.quadratic:
+        return f"the loss is {type(problem.loss).__name__}, and it is known for the square loss alone"
+    rows, fewest = finite_data(problem).rows, folds * FEWEST
+    count = rows if groups is None else len(np.unique(groups))
+    if groups is not None and count < fewest:
+        return f"{count:,} {units if count > 1 else 'group'}, {fewest} are needed"
+    if rows < 3 * fewest:
+        return f"{pluralise(rows, 'row')}, {3 * fewest:,} are needed"
+    return f"the {units} are so unequal that one of {folds} parts has too few rows, and {3 * FEWEST} are needed in each"
 
 
 def held_out_new(problem: Problem, function: LinearFunction, groups: ArrayLike | None) -> HeldOut | None:
