@@ -17,6 +17,7 @@ from dualembed.answers.question import share_of
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
+from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate
 from dualembed.estimators.base import require_2d
@@ -27,7 +28,7 @@ from dualembed.estimators.diagnostics import (
     first_stage,
     first_stage_warnings,
 )
-from dualembed.estimators.effects import Effects
+from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import coded_root, fit_linear
 from dualembed.estimators.weak_instruments import is_weak, widen
@@ -39,7 +40,7 @@ from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
 
 
-class IVRegressor(RegressorMixin, Effects):
+class IVRegressor(RegressorMixin, Econometrics):
     """Regression by instruments: f with E[y - f(X) | instruments] = 0; without instruments, plain regression E[y | X].
 
     `primal="linear", dual="linear"` is two-stage least squares.
@@ -370,7 +371,7 @@ class IVRegressor(RegressorMixin, Effects):
             group_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
 
-    moment_error = Effects.error  # as it was called first
+    moment_error = Econometrics.error  # as it was called first
 
     def _fit_first(self, table: Table) -> None:
         if table.instruments is None and table.controls is None:
@@ -379,6 +380,7 @@ class IVRegressor(RegressorMixin, Effects):
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
         self._code(table)
+        self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         problem, groups = self._problem(table)
         refusal = self._fit_linear(table, groups)
         problem, labels = _mixed(problem, groups)
@@ -406,7 +408,7 @@ class IVRegressor(RegressorMixin, Effects):
         Where a straight line is all that was asked for, there is nothing else to answer with.
         """
         try:
-            self.linear_ = fit_linear(self.schema_.codings, table, groups)
+            self.linear_ = fit_linear(self.schema_.codings, table, groups, library=self.library_)
         except checks.InputError as refusal:
             if self.instruments_ is None:
                 return []

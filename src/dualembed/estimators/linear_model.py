@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ from dualembed.data.table import Table
 from dualembed.linear.iv_design import IVDesign
 
 
-def fit_linear(codings: Mapping[str, Coding], table: Table, groups: Integers | None) -> LinearResults:
+def fit_linear(
+    codings: Mapping[str, Coding], table: Table, groups: Integers | None, *, library: str = ""
+) -> LinearResults:
     """Two-stage least squares of the table's columns, or least squares without instruments, with every test.
 
     Categories are indicators of all levels but the first. Refused where the columns do not identify the coefficients.
@@ -45,7 +48,7 @@ def fit_linear(codings: Mapping[str, Coding], table: Table, groups: Integers | N
         exogenous_names=parts["controls"][1] if values.get("controls") is not None else None,
         instrument_names=parts["instruments"][1] if "instruments" in parts else None,
     )
-    return LinearResults.of(design)
+    return dataclasses.replace(LinearResults.of(design), library=library)
 
 
 def coded_root(results: LinearResults, codings: Sequence[Coding]) -> Floats | None:

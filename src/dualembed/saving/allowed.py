@@ -78,6 +78,7 @@ PARTS: dict[str, dict[str, str]] = {
     "answers": {
         "answers.anderson_rubin": "ConfidenceSet",
         "answers.answer": "Answer VerdictRules",
+        "answers.average_effects": "AverageEffects",
         "answers.iv_strength": "FirstStageTest",
         "answers.iv_tests": "IVTest",
         "answers.linear_results": "LinearResults",
