@@ -7,6 +7,7 @@ along a number, the mean difference between a category's levels, over the rows o
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
-from dualembed.answers import Answer, AverageEffects, Findings, FirstStageTest, IVTest, LinearResults, Question
+from dualembed.answers import Answer, AverageEffects, Findings, FirstStageTest, IVTest, LinearResults, Question, Verdict
 from dualembed.answers.anderson_rubin import ConfidenceSet
 from dualembed.answers.coefficients import Coefficients, Intervals
 from dualembed.answers.side_by_side import econometric_lines
@@ -28,7 +29,30 @@ class Econometrics(Effects):
 
     linear_: LinearResults | None = None
     library_: str = ""  # of the frames that it was fitted to
+    unidentified_: str = ""  # why the effects of X cannot be told by any f; nothing where they can
     _averages: tuple[Any, AverageEffects] | None = None  # of the fit that had this uncertainty
+
+    def ask(self, question: Question) -> Answer:
+        """Answer a question that is linear in f, with its standard error and a verdict on what it rests on.
+
+        Where the instruments do not identify f, nothing about it is answerable.
+
+        Parameters
+        ----------
+        question : Question
+            What methods such as `at` and `difference` make. Questions add and subtract; a difference has its own error,
+            which is not that of its two sides.
+
+        Returns
+        -------
+        Answer
+            The answer.
+        """
+        answer = super().ask(question)
+        if not self.unidentified_:
+            return answer
+        because = (self.unidentified_, *answer.because)
+        return dataclasses.replace(answer, verdict=Verdict.NOT_ANSWERABLE, because=because)
 
     def average_effects(self) -> AverageEffects:
         """What one unit of each column adds on average over the rows of the fit, with the effects' joint covariance.

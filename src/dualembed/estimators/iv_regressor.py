@@ -30,7 +30,7 @@ from dualembed.estimators.diagnostics import (
 )
 from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.learning import RowSample
-from dualembed.estimators.linear_model import coded_root, fit_linear
+from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, unidentified
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
@@ -382,10 +382,12 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._code(table)
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         problem, groups = self._problem(table)
+        check_outcome(self.schema_.codings, table)
         refusal = self._fit_linear(table, groups)
+        self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
         problem, labels = _mixed(problem, groups)
         self._solve_problem(problem, groups=labels)
-        self._add_warnings(refusal)
+        self._add_warnings([*refusal, *self._identification_warnings()])
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
@@ -416,6 +418,16 @@ class IVRegressor(RegressorMixin, Econometrics):
                 raise
             return [f"a straight line in these columns is not identified, and hardly any other f: {refusal}"]
         return []
+
+    def _identification_warnings(self) -> list[str]:
+        """What cannot be told, and which columns say what others do."""
+        linear = self.linear_
+        found = [f"nothing about f is answerable: {self.unidentified_}"] if self.unidentified_ else []
+        if linear is not None and linear.dropped:
+            found.append(
+                f"{'; '.join(linear.dropped)}; what such columns do one by one, others as they are, no data can tell"
+            )
+        return found
 
     def _widen_for_weak_instruments(self, problem: Any) -> None:
         """Let errors reach as far as Anderson and Rubin's set where instruments are weak and f is no straight line."""
@@ -562,6 +574,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             return
         codings, linear = self._codings(), self.linear_
         columns = [column for coding in codings for column in coding.columns]
+        if linear is not None:
+            self._keep_line(linear)
         if any(column.levels for column in columns):
             if linear is not None:
                 self.coef_names_, self.coef_ = linear.names[:-1], linear.values[:-1]
@@ -582,10 +596,20 @@ class IVRegressor(RegressorMixin, Econometrics):
         self.intercept_ = float(first - self.coef_ @ means)
         if self.uncertainty_ is None:
             return
-        root = None if linear is None else coded_root(linear, codings)
-        if root is not None and len(root) == len(self.uncertainty_.weights):
-            self.uncertainty_ = dataclasses.replace(self.uncertainty_, root=root)
         self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.root, axis=1)[1:])
+        if linear is not None:
+            own = [column.name for column in columns if column.width and column.name not in linear.names]
+            self.coef_stderr_[[column.name in own for column in columns]] = np.nan  # left out
+
+    def _keep_line(self, linear: LinearResults) -> None:
+        """Take errors from the linear model of the same columns, and f too where that left out collinear ones."""
+        weights, root = coded_line(linear, self._codings())
+        if self.uncertainty_ is None or len(root) != len(self.uncertainty_.weights):
+            return
+        self.uncertainty_ = dataclasses.replace(self.uncertainty_, root=root)
+        if linear.dropped:
+            self.function_ = dataclasses.replace(self.function_, weights=weights)
+            self.uncertainty_ = dataclasses.replace(self.uncertainty_, weights=weights)
 
 
 def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
