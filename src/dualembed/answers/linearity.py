@@ -67,9 +67,10 @@ def linearity_test(design: IVDesign) -> IVTest:
     pvalue = (1 + int(np.sum(drawn >= statistic - 1e-9 * own))) / (1 + DRAWS)
     if pvalue < SIZE:
         sentence = (
-            f"The data speak against a straight line (p = {pvalue:.2g}, wild bootstrap): its residuals are not 0 "
+            f"The data speak against a straight line (p = {pvalue:.2g}, wild bootstrap): its residuals are not 0 on "
+            "average given the instruments and controls, since f is curved, along X or a control, or an instrument is "
+            "not valid."
         )
-        sentence += "on average given the instruments and controls, since f is curved or an instrument is not valid."
     else:
         sentence = f"The data do not speak against a straight line (p = {pvalue:.2g}, wild bootstrap)."
     return IVTest("linearity test", statistic / own, (), pvalue, pvalue < SIZE, sentence)

@@ -28,7 +28,15 @@ def fit_linear(
 ) -> LinearResults:
     """Two-stage least squares of the table's columns, or least squares without instruments, with every test.
 
-    Categories are indicators of all levels but the first. Refused where the columns do not identify the coefficients.
+    Refused where the columns do not identify the coefficients.
+    """
+    return dataclasses.replace(LinearResults.of(linear_design(codings, table, groups)), library=library)
+
+
+def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers | None) -> IVDesign:
+    """The design of the table's columns; categories are indicators of all levels but the first.
+
+    Refused where no instrument, or no column of X, varies.
     """
     parts = {role: _columns(coding, getattr(table, role)) for role, coding in codings.items()}
     named = names_of(table.y)
@@ -43,7 +51,7 @@ def fit_linear(
             "columns that do"
         )
     values = {role: None if not names else columns for role, (columns, names) in parts.items()}
-    design = IVDesign.of(
+    return IVDesign.of(
         target(table.y, len(parts["X"][0])),
         values["X"],
         values.get("controls"),
@@ -54,7 +62,11 @@ def fit_linear(
         exogenous_names=parts["controls"][1] if values.get("controls") is not None else None,
         instrument_names=parts["instruments"][1] if "instruments" in parts else None,
     )
-    return dataclasses.replace(LinearResults.of(design), library=library)
+
+
+def term_names(coding: Coding) -> list[str]:
+    """What the terms of a table's columns are called: columns that vary, and levels of categories but the first."""
+    return [name for column in coding.columns if column.width for name in _names(column)]
 
 
 def check_outcome(codings: Mapping[str, Coding], table: Table) -> None:

@@ -74,7 +74,10 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.learning": "RowSample",
         "saving.migrations": "Stream",
     },
-    "comparison": {"comparison": "Comparison"},
+    "comparison": {
+        "comparison.policies": "Comparison",
+        "comparison.model_table": "ComparedModel ModelComparison",
+    },
     "answers": {
         "answers.anderson_rubin": "ConfidenceSet",
         "answers.answer": "Answer VerdictRules",
