@@ -71,6 +71,13 @@ def test_a_copy_of_a_column_is_no_outcome(y: Any, name: str, settings: dict[str,
     fitted(settings, pd.DataFrame({"price": X}), y + 1e-6 * NOISE, **columns)
 
 
+def test_predictions_of_a_column_by_itself_are_made_with_a_warning() -> None:
+    """As scikit-learn's checks ask for them."""
+    model = fitted(LINE, pd.DataFrame({"price": X}), X)
+    assert model.coef_ == pytest.approx([1.0])
+    assert "y is a copy of the column price of X, so that there is nothing to learn" in model.diagnostics_.warnings
+
+
 APART = np.stack([Z + Z2 + HIDDEN, Z + Z2 + 0.02 * Z2 + HIDDEN + 0.5 * NOISE], axis=1)
 UNIDENTIFIED = {
     "two columns, one instrument": (np.stack([X, X2], 1), {"instruments": Z}),

@@ -69,19 +69,20 @@ def term_names(coding: Coding) -> list[str]:
     return [name for column in coding.columns if column.width for name in _names(column)]
 
 
-def check_outcome(codings: Mapping[str, Coding], table: Table) -> None:
-    """Refuse an outcome that is a copy of a column: there is nothing to learn then, and it is a slip."""
-    names = {"X": "the column {} of X", "instruments": "the instrument {}", "controls": "the control {}"}
+def check_outcome(codings: Mapping[str, Coding], table: Table) -> list[str]:
+    """Refuse an outcome that is a copy of a column, where an effect is asked for; of predictions warn of it."""
+    words = {"X": "the column {} of X", "instruments": "the instrument {}", "controls": "the control {}"}
     for role, coding in codings.items():
-        columns, labels = _columns(coding, getattr(table, role))
+        columns, names = _columns(coding, getattr(table, role))
         y = target(table.y, len(columns))
-        for number, label in enumerate(labels if np.ptp(y) > 0 else ()):
-            gap = np.max(np.abs(columns[:, number] - y))
-            if gap <= COPIED * np.max(np.abs(y)):  # of coding and back
-                raise checks.InputError(
-                    f"y is a copy of {names[role].format(label)}, so that there is nothing to learn; give the outcome, "
-                    "or leave that column out"
-                )
+        for number, name in enumerate(names if np.ptp(y) > 0 else ()):
+            if np.max(np.abs(columns[:, number] - y)) > COPIED * np.max(np.abs(y)):  # of coding and back
+                continue
+            said = f"y is a copy of {words[role].format(name)}, so that there is nothing to learn"
+            if "instruments" in codings:
+                raise checks.InputError(f"{said}; give the outcome, or leave that column out")
+            return [said]
+    return []
 
 
 def coded_line(results: LinearResults, codings: Sequence[Coding]) -> tuple[Floats, Floats]:
