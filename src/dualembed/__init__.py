@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
     from dualembed.answers import Answer, Question, Verdict
     from dualembed.checks import InputError
-    from dualembed.comparison import compare
+    from dualembed.comparison import compare, compare_models
     from dualembed.estimates import Estimate
     from dualembed.estimators import (
         ActionValueEvaluator,
@@ -96,6 +96,7 @@ __all__ = [
     "Question",
     "Verdict",
     "compare",
+    "compare_models",
     "auto",
     "solve",
     "Saddle",
@@ -126,7 +127,7 @@ __all__ = [
 _HOMES = {
     "answers": "Answer Question Verdict",
     "checks": "InputError",
-    "comparison": "compare",
+    "comparison": "compare compare_models",
     "estimates": "Estimate",
     "estimators": "ActionValueEvaluator HittingTimeRegressor IVRegressor InvariantClassifier InvariantRegressor "
     "LinearControl PolicyEvaluator",

@@ -96,7 +96,7 @@ def test_an_instrument_of_the_group_is_not_strong_because_groups_differ() -> Non
     group = np.repeat(np.arange(40), 25)
     x = rng.normal(size=40)[group] + 0.5 * rng.normal(size=1000)
     model = de.IVRegressor(primal="linear", dual="linear")
-    model.fit(x[:, None], x, instruments=rng.normal(size=40)[group], groups=group)
+    model.fit(x[:, None], x + rng.normal(size=1000), instruments=rng.normal(size=40)[group], groups=group)
     assert model.diagnostics_.first_stage[0][1] < 0.1
 
 

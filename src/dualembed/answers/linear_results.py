@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.stats import norm, t
 
 from dualembed.answers.anderson_rubin import ConfidenceSet, anderson_rubin_set
+from dualembed.answers.coefficients import Coefficients, Printed, aligned, format_p
 from dualembed.answers.iv_strength import FirstStageTest, effective_f, first_stage_tests, rank_test
 from dualembed.answers.iv_tests import IVTest, hansen_test, sargan_test, wu_hausman_test
+from dualembed.answers.linearity import linearity_test
 from dualembed.arrays import Floats
 from dualembed.checks import InputError
-from dualembed.estimates import check_level, format_number
+from dualembed.estimates import format_number
 from dualembed.linear.iv_covariance import ClusterJackknife, Covariance
 from dualembed.linear.iv_design import IVDesign
 from dualembed.linear.two_stage import fit_two_stage
@@ -25,7 +26,7 @@ FEW_CLUSTERS = 40  # below which errors come from leaving clusters out: the usua
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearResults:
+class LinearResults(Coefficients):
     """A linear model with instruments, or without: all that is printed of it, and none of its rows.
 
     Attributes
@@ -60,6 +61,10 @@ class LinearResults:
         The set of effects that data do not speak against, however weak instruments are; of one endogenous column.
     dropped : tuple of str
         Columns that were left out, with the reason.
+    residual_variance : float
+        Sum of squares of residuals over n - k; NaN where it was not kept.
+    library : str
+        That of the frames that it was fitted to, of which `tidy` makes one; nothing where there were none.
     """
 
     outcome: str
@@ -77,6 +82,8 @@ class LinearResults:
     tests: tuple[IVTest, ...] = ()
     anderson_rubin: ConfidenceSet | None = None
     dropped: tuple[str, ...] = ()
+    residual_variance: float = float("nan")
+    library: str = ""
 
     @staticmethod
     def of(design: IVDesign, covariance: Covariance | None = None) -> LinearResults:
@@ -106,16 +113,17 @@ class LinearResults:
         fit = fit_two_stage(design, covariance)
         errors = None if isinstance(covariance, ClusterJackknife) else covariance  # tests are of scores
         moved = bool(factored.endogenous_names)
-        tests: list[IVTest] = []
+        attempts: list[Callable[[], IVTest]] = [lambda: linearity_test(design)]
         if moved:
-            attempts: list[Callable[[], IVTest]] = [
+            attempts = [
                 lambda: rank_test(design, errors),
                 lambda: effective_f(design, errors),
                 lambda: sargan_test(design),
                 lambda: hansen_test(design, errors),
                 lambda: wu_hausman_test(design, errors),
+                *attempts,
             ]
-            tests = [test for test in map(_attempt, attempts) if test is not None]
+        tests = [test for test in map(_attempt, attempts) if test is not None]
         return LinearResults(
             design.outcome_name,
             fit.method,
@@ -132,65 +140,43 @@ class LinearResults:
             tuple(tests),
             _attempt(lambda: anderson_rubin_set(design, 0.95, errors)) if moved else None,
             tuple(str(each) for each in fit.dropped),
+            fit.residual_variance,
         )
 
     @property
-    def params(self) -> dict[str, float]:
-        """The coefficients by name."""
-        return dict(zip(self.names, self.values.tolist(), strict=True))
+    def nobs(self) -> int:
+        """Rows, as statsmodels and linearmodels call them."""
+        return self.rows
 
     @property
-    def std_errors(self) -> dict[str, float]:
-        """Standard errors by name."""
-        return dict(zip(self.names, np.sqrt(np.diag(self.covariance)).tolist(), strict=True))
+    def title(self) -> str:
+        """What was fitted to what, and which noise errors allow for, in a line."""
+        return f"{self.method} of {self.outcome} on {self.rows:,} rows, errors {self.errors}"
 
     @property
-    def bse(self) -> dict[str, float]:
-        """Standard errors by name, as statsmodels calls them."""
-        return self.std_errors
+    def rsquared(self) -> float:
+        """R², as statsmodels and linearmodels call it."""
+        return self.r_squared
 
     @property
-    def tvalues(self) -> dict[str, float]:
-        """Coefficients over their standard errors, by name."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = self.values / np.sqrt(np.diag(self.covariance))
-        return dict(zip(self.names, ratios.tolist(), strict=True))
+    def error_words(self) -> str:
+        """Which noise errors allow for, in words."""
+        return self.errors
 
-    @property
-    def pvalues(self) -> dict[str, float]:
-        """Two-sided p-values of each coefficient being 0, by name."""
-        sizes = np.abs(list(self.tvalues.values()))
-        tails = 2 * (norm.sf(sizes) if np.isinf(self.freedom) else t.sf(sizes, self.freedom))
-        return dict(zip(self.names, tails.tolist(), strict=True))
-
-    def conf_int(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
-        """Intervals of the coefficients, by name.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Probability, between 0 and 1.
+    def statistics(self) -> dict[str, tuple[str, Any]]:
+        """What tables for papers have below the coefficients: (name, number) by a key that reads as one.
 
         Returns
         -------
-        dict of str to tuple of float
-            Lower and upper ends.
+        dict of str to tuple
+            None for what there is not.
         """
-        check_level(level)
-        place = 0.5 + level / 2
-        half = float(norm.ppf(place) if np.isinf(self.freedom) else t.ppf(place, self.freedom))
-        errors = self.std_errors
-        return {name: (value - half * errors[name], value + half * errors[name]) for name, value in self.params.items()}
-
-    def cov_params(self) -> Floats:
-        """The covariance (K, K) of the coefficients, in the order of `names`.
-
-        Returns
-        -------
-        array of shape (K, K)
-            The covariance.
-        """
-        return self.covariance
+        found: dict[str, tuple[str, Any]] = {"N": ("Observations", self.rows), "r2": ("R²", self.r_squared)}
+        found["First-stage F"] = "First-stage F", min((each.statistic for each in self.first_stage), default=None)
+        for name, word in (("Hansen's J", "Hansen"), ("Wu-Hausman", "Hausman"), ("Linearity", "linearity")):
+            test = self.test(word)
+            found[f"{name} (p)"] = f"{name} (p)", None if test is None else test.pvalue
+        return found
 
     def test(self, name: str) -> IVTest | None:
         """One of the tests, by a word of its name such as "Sargan"; None where it does not apply.
@@ -241,56 +227,6 @@ class LinearResults:
             worrying.append(self.anderson_rubin.sentence)
         return [sentence.rstrip(".") for sentence in dict.fromkeys(worrying)]
 
-    def records(self, level: float = 0.95) -> list[dict[str, Any]]:
-        """A row for each coefficient, in the words of broom's `tidy`.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Probability of the intervals.
-
-        Returns
-        -------
-        list of dict
-            term, estimate, std_error, statistic, p_value, conf_low, conf_high.
-        """
-        ends = self.conf_int(level)
-        return [
-            {
-                "term": name,
-                "estimate": value,
-                "std_error": self.std_errors[name],
-                "statistic": self.tvalues[name],
-                "p_value": self.pvalues[name],
-                "conf_low": ends[name][0],
-                "conf_high": ends[name][1],
-            }
-            for name, value in self.params.items()
-        ]
-
-    def tidy(self, level: float = 0.95) -> Any:
-        """The same as a frame: of pandas where that is installed, else of Arrow.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Probability of the intervals.
-
-        Returns
-        -------
-        frame
-            One row for each coefficient.
-        """
-        records = self.records(level)
-        columns = {name: [row[name] for row in records] for name in records[0]}
-        try:
-            import pandas
-        except ImportError:
-            import pyarrow
-
-            return pyarrow.table(columns)
-        return pandas.DataFrame(columns)
-
     def to_dict(self) -> dict[str, Any]:
         """All of it in terms that JSON has.
 
@@ -326,29 +262,45 @@ class LinearResults:
         stages, tests = [each.sentence for each in self.first_stage], [each.sentence for each in self.tests]
         return [*stages, *tests, *sets, *self.dropped]
 
-    def __str__(self) -> str:
-        heads = ("", "estimate", "std. error", "t", "p", "95 % interval")
-        ends = self.conf_int()
-        rows = [
-            (
-                name,
-                format_number(value),
-                format_number(self.std_errors[name]),
-                f"{self.tvalues[name]:.2f}",
-                f"{self.pvalues[name]:.3f}",
-                f"{format_number(ends[name][0])} to {format_number(ends[name][1])}",
-            )
-            for name, value in self.params.items()
+    def summary(self) -> Printed:
+        """All of it as text: coefficients, the tests with what they are distributed as, and what each says.
+
+        Returns
+        -------
+        str
+            The text.
+        """
+        return Printed(self)
+
+    def test_table(self) -> list[str]:
+        """The tests as lines of text, under heads.
+
+        Returns
+        -------
+        list of str
+            Lines; none where nothing was tested.
+        """
+        shown: list[tuple[str, FirstStageTest | IVTest]] = [
+            (f"first-stage F of {stage.column}", stage) for stage in self.first_stage
         ]
-        widths = [max(len(row[k]) for row in (heads, *rows)) for k in range(len(heads))]
-        lines = [f"{self.method} of {self.outcome} on {self.rows:,} rows, errors {self.errors}", ""]
-        for row in (heads, *rows):
-            cells = [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-            lines.append("  ".join(cells).rstrip())
+        shown += [(test.name, test) for test in self.tests]
+        cells = [
+            (name, format_number(test.statistic), _degrees(test.freedom), format_p(test.pvalue)) for name, test in shown
+        ]
+        return aligned([("", "statistic", "degrees", "p"), *cells]) if cells else []
+
+    def __str__(self) -> str:
+        share = f"R² {format_number(self.r_squared)}"
+        if np.isfinite(self.residual_variance):
+            share += f", standard deviation of residuals {format_number(self.residual_variance**0.5)}"
+        lines = [self.title, share, "", *self.table()]
+        lines += ["", *self.test_table()] if self.tests or self.first_stage else []
         return "\n".join([*lines, "", *self.sentences()]).rstrip()
+
+
+def _degrees(freedom: tuple[float, ...]) -> str:
+    """Degrees of freedom as a table has them; a test by draws has none."""
+    return ", ".join("∞" if np.isinf(each) else format_number(each) for each in freedom) or "–"
 
 
 def _attempt(compute: Callable[[], Test]) -> Test | None:

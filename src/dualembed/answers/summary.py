@@ -22,7 +22,8 @@ class Findings(NamedTuple):
     """What an estimator says of its fit besides the headline.
 
     `answers` to other questions, with `about`, what they are of together, `subject`, what each is of, and `measure`,
-    what each is; `facts` in terms that JSON has; and `remarks`, a sentence each.
+    what each is; `facts` in terms that JSON has; `remarks`, a sentence each; and `lines`, a table in text with what
+    belongs to it.
     """
 
     answers: tuple[Answer, ...] = ()
@@ -31,6 +32,7 @@ class Findings(NamedTuple):
     measure: str = "value"
     facts: Mapping[str, Any] = {}
     remarks: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +159,8 @@ class Summary:
             lines += [f"  {name:<{width}}  {value}  {ends}".rstrip() for name, value, ends in rows[:SHOWN]]
         if len(rows) > SHOWN:
             lines.append(f"{len(rows) - SHOWN} more are left out here.")
+        if self.findings.lines:
+            lines += ["", *self.findings.lines, ""]
         return "\n".join([*lines, self.error_text(), *(f"Warning: {each}." for each in self.warnings)])
 
     def _error_dict(self) -> dict[str, Any] | None:

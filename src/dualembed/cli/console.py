@@ -148,6 +148,8 @@ def print_summary(summary: Summary) -> None:
         print_table(heads, rows[:SHOWN], title=f"{summary.findings.about}:")
     if len(rows) > SHOWN:
         typer.echo(f"{len(rows) - SHOWN} more are in --json.")
+    if summary.findings.lines:
+        typer.echo("\n".join(["", *summary.findings.lines, ""]))
     typer.echo(summary.error_text())
     for warning in summary.warnings:
         typer.echo(f"Warning: {warning}.")

@@ -214,6 +214,7 @@ def target(values: Any, rows: int) -> np.ndarray:
     """The target y (n,), as scikit-learn reads it: a single column is taken with a warning."""
     from sklearn.utils.validation import column_or_1d  # takes half a second
 
+    _check_numbers(values)
     found: np.ndarray = column_or_1d(_with_nan(values), warn=True, dtype=np.float64)
     if len(found) != rows:
         raise checks.InputError(f"X has {rows} rows, but y {len(found)}; give one target a row")
@@ -221,6 +222,16 @@ def target(values: Any, rows: int) -> np.ndarray:
     if bad.any():
         raise checks.InputError(f"y is NaN or infinity in {describe_rows(bad)}; drop those rows")
     return found
+
+
+def _check_numbers(values: Any) -> None:
+    """Raise where y holds dates or text, which NumPy would take for numbers, or would not know what to do with."""
+    given = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    first = next((each for each in given.ravel()[:100].tolist() if not _is_missing(each)), 0.0)
+    if given.dtype.kind in "mM" or (given.dtype.kind == "O" and hasattr(first, "resolution")):
+        raise checks.InputError("y holds dates; give numbers, such as days since a date of your choice")
+    if given.dtype.kind in "US" or isinstance(first, str):
+        raise checks.InputError(f"y holds text such as {first!r}; give numbers, such as 1 and 0 for yes and no")
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:

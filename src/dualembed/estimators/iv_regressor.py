@@ -17,6 +17,7 @@ from dualembed.answers.question import share_of
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
+from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate
 from dualembed.estimators.base import require_2d
@@ -27,10 +28,11 @@ from dualembed.estimators.diagnostics import (
     first_stage,
     first_stage_warnings,
 )
+from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
-from dualembed.estimators.effects import QUARTILES, Effects, Move
+from dualembed.estimators.effects import QUARTILES, Move
 from dualembed.estimators.learning import RowSample
-from dualembed.estimators.linear_model import coded_root, fit_linear
+from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, unidentified
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
@@ -40,7 +42,7 @@ from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
 
 
-class IVRegressor(RegressorMixin, Effects):
+class IVRegressor(RegressorMixin, Econometrics):
     """Regression by instruments: f with E[y - f(X) | instruments] = 0; without instruments, plain regression E[y | X].
 
     `primal="linear", dual="linear"` is two-stage least squares.
@@ -414,7 +416,7 @@ class IVRegressor(RegressorMixin, Effects):
             group_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
 
-    moment_error = Effects.error  # as it was called first
+    moment_error = Econometrics.error  # as it was called first
 
     def _fit_first(self, table: Table) -> None:
         if table.instruments is None and table.controls is None:
@@ -423,11 +425,14 @@ class IVRegressor(RegressorMixin, Effects):
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
         self._code(table)
+        self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         problem, groups = self._problem(table)
+        copied = check_outcome(self.schema_.codings, table)
         refusal = self._fit_linear(table, groups)
+        self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
         problem, labels = _mixed(problem, groups)
         self._solve_problem(problem, groups=labels)
-        self._add_warnings(refusal)
+        self._add_warnings([*copied, *refusal, *self._identification_warnings()])
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
@@ -450,7 +455,7 @@ class IVRegressor(RegressorMixin, Effects):
         Where a straight line is all that was asked for, there is nothing else to answer with.
         """
         try:
-            self.linear_ = fit_linear(self.schema_.codings, table, groups)
+            self.linear_ = fit_linear(self.schema_.codings, table, groups, library=self.library_)
         except checks.InputError as refusal:
             if self.instruments_ is None:
                 return []
@@ -458,6 +463,16 @@ class IVRegressor(RegressorMixin, Effects):
                 raise
             return [f"a straight line in these columns is not identified, and hardly any other f: {refusal}"]
         return []
+
+    def _identification_warnings(self) -> list[str]:
+        """What cannot be told, and which columns say what others do."""
+        linear = self.linear_
+        found = [f"nothing about f is answerable: {self.unidentified_}"] if self.unidentified_ else []
+        if linear is not None and linear.dropped:
+            found.append(
+                f"{'; '.join(linear.dropped)}; what such columns do one by one, others as they are, no data can tell"
+            )
+        return found
 
     def _widen_for_weak_instruments(self, problem: Any) -> None:
         """Let errors reach as far as Anderson and Rubin's set where instruments are weak and f is no straight line."""
@@ -613,6 +628,8 @@ class IVRegressor(RegressorMixin, Effects):
             return
         codings, linear = self._codings(), self.linear_
         columns = [column for coding in codings for column in coding.columns]
+        if linear is not None:
+            self._keep_line(linear)
         if any(column.levels for column in columns):
             if linear is not None:
                 self.coef_names_, self.coef_ = linear.names[:-1], linear.values[:-1]
@@ -633,10 +650,20 @@ class IVRegressor(RegressorMixin, Effects):
         self.intercept_ = float(first - self.coef_ @ means)
         if self.uncertainty_ is None:
             return
-        root = None if linear is None else coded_root(linear, codings)
-        if root is not None and len(root) == len(self.uncertainty_.weights):
-            self.uncertainty_ = dataclasses.replace(self.uncertainty_, root=root)
         self.coef_stderr_ = in_units(np.linalg.norm(self.uncertainty_.root, axis=1)[1:])
+        if linear is not None:
+            own = [column.name for column in columns if column.width and column.name not in linear.names]
+            self.coef_stderr_[[column.name in own for column in columns]] = np.nan  # left out
+
+    def _keep_line(self, linear: LinearResults) -> None:
+        """Take errors from the linear model of the same columns, and f too where that left out collinear ones."""
+        weights, root = coded_line(linear, self._codings())
+        if self.uncertainty_ is None or len(root) != len(self.uncertainty_.weights):
+            return
+        self.uncertainty_ = dataclasses.replace(self.uncertainty_, root=root)
+        if linear.dropped:
+            self.function_ = dataclasses.replace(self.function_, weights=weights)
+            self.uncertainty_ = dataclasses.replace(self.uncertainty_, weights=weights)
 
 
 def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | None]:

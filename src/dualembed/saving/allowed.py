@@ -74,10 +74,14 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.learning": "RowSample",
         "saving.migrations": "Stream",
     },
-    "comparison": {"comparison": "Comparison"},
+    "comparison": {
+        "comparison.policies": "Comparison",
+        "comparison.model_table": "ComparedModel ModelComparison",
+    },
     "answers": {
         "answers.anderson_rubin": "ConfidenceSet",
         "answers.answer": "Answer VerdictRules",
+        "answers.average_effects": "AverageEffects",
         "answers.iv_strength": "FirstStageTest",
         "answers.iv_tests": "IVTest",
         "answers.linear_results": "LinearResults",

@@ -111,7 +111,7 @@ def consistency_test(
     # The target itself may stand in the context of losses that need it; given y there would be nothing to average.
     columns = [j for j in range(terms.context.shape[1]) if not np.array_equal(terms.context[:, j], terms.target)]
     context = np.asarray(terms.context)[:, columns]
-    scores = _features(context, rng) * residual[:, None]
+    scores = context_features(context, rng) * residual[:, None]
     sums = _sums(scores, groups)
     own = np.sum(sums**2)
     statistic = np.sum(sums.sum(axis=0) ** 2) - own
@@ -122,18 +122,18 @@ def consistency_test(
     return Consistency((1 + exceeding) / (1 + draws), float(statistic / len(residual)), draws)
 
 
-def _features(context: Floats, rng: np.random.Generator) -> Floats:
+def context_features(context: Floats, rng: np.random.Generator, *, landmarks: int = LANDMARKS) -> Floats:
     """Features (n, r) whose inner products are the kernel's values, up to what the landmarks do not span."""
     deviation = context.std(axis=0)
     places = (context - context.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    distinct = np.unique(places[rng.permutation(len(places))[: 4 * LANDMARKS]], axis=0)
+    distinct = np.unique(places[rng.permutation(len(places))[: 4 * landmarks]], axis=0)
     constant = np.ones((len(places), 1))
     if len(distinct) < 2:
         return constant
     width = float(median_bandwidth(places))
     kernel: Kernel = Gaussian(width) + Gaussian(width / NARROWER)
-    landmarks = distinct[rng.permutation(len(distinct))[:LANDMARKS]]
-    return np.concatenate([constant, np.asarray(whitened(kernel, landmarks)(places))], axis=1)
+    centres = distinct[rng.permutation(len(distinct))[:landmarks]]
+    return np.concatenate([constant, np.asarray(whitened(kernel, centres)(places))], axis=1)
 
 
 def _sums(scores: Floats, groups: ArrayLike | None) -> Floats:
