@@ -156,7 +156,8 @@ def opened(design: IVDesign, covariance: Covariance | None) -> tuple[FactoredDes
 
 def check_noise(factored: FactoredDesign) -> None:
     """Refuse an endogenous column that the instruments say exactly, and an outcome that the model does."""
-    if np.min(np.abs(np.diag(factored.triangle))[factored.exogenous : -1]) <= COLLINEAR:
+    left = np.abs(np.diag(factored.triangle))[factored.exogenous : -1]
+    if left.size == 0 or left.min() <= COLLINEAR:
         raise checks.InputError("the instruments say an endogenous column exactly; make it an exogenous one")
     theta = solve_k_class(factored, 1.0)[0]
     left = factored.triangle[:, -1] - factored.triangle[:, list(factored.regressors)] @ theta

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
@@ -226,6 +226,8 @@ def target(values: Any, rows: int) -> np.ndarray:
 
 def _check_numbers(values: Any) -> None:
     """Raise where y holds dates or text, which NumPy would take for numbers, or would not know what to do with."""
+    if isinstance(values, Mapping):
+        raise checks.InputError(f"y is a dictionary of {len(values)} columns, but must be one column of numbers")
     given = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     first = next((each for each in given.ravel()[:100].tolist() if not _is_missing(each)), 0.0)
     if given.dtype.kind in "mM" or (given.dtype.kind == "O" and hasattr(first, "resolution")):
@@ -291,6 +293,8 @@ def _array(table: Any, role: str) -> np.ndarray:
         table = np.where(is_missing(table), np.nan, table) if table.dtype.kind == "O" else table
     from sklearn.utils.validation import check_array
 
+    if np.asarray(table).dtype.kind in "mM":
+        raise checks.InputError(f"{role} holds dates; give numbers, such as days since a date of your choice")
     array: np.ndarray = check_array(table, dtype=np.float64, input_name=role, ensure_all_finite=False)
     return array
 

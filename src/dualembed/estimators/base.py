@@ -367,6 +367,7 @@ class Estimator(Answering):
 
     def _set_feature_names(self, table: Any) -> None:
         """The number and the names of columns, as scikit-learn keeps them."""
+        _check_distinct(table)
         validate_data(self, _as_table(table), skip_check_array=True)
 
     def _check_columns(self, table: Any) -> None:
@@ -391,6 +392,17 @@ def _as_table(table: Any) -> Any:
     names = names_of(table)
     # Of a series only its name is looked at, and not every object that it may hold fits into Arrow.
     return np.asarray(table)[:, None] if names is None else pa.table({names[0]: pa.nulls(len(table))})
+
+
+def _check_distinct(table: Any) -> None:
+    """Raise where two columns have one name, so that it says nothing."""
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    names = list(names) if names is not None and not callable(names) else []
+    double = [name for name in dict.fromkeys(map(str, names)) if list(map(str, names)).count(name) > 1]
+    if double and all(isinstance(name, str) for name in names):
+        raise checks.InputError(
+            f"X has more than one column named {double[0]!r}; give each a name of its own, or leave one out"
+        )
 
 
 def require_2d(table: Any) -> None:
