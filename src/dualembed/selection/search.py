@@ -92,6 +92,14 @@ class MomentSample:
         return tuple(unknown) if len(unknown) < self.points.shape[2] else ()
 
     @property
+    def treated_columns(self) -> tuple[int, ...]:
+        """The same, or all columns where the context has none of them, but instruments and no copy of the target."""
+        if self.unknown_columns:
+            return self.unknown_columns
+        only_instruments = len(self.columns) == self.context.shape[1] and not self.controls
+        return tuple(range(self.points.shape[2])) if only_instruments and self.points.shape[1] == 1 else ()
+
+    @property
     def controls(self) -> tuple[int, ...]:
         """Places among `columns` of those that f depends on too."""
         points = self.points[:, 0].T
