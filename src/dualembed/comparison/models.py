@@ -73,7 +73,7 @@ def compare_models(
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
+    >>> rng = np.random.default_rng(1)
     >>> tax, hidden = rng.normal(size=(2, 400))
     >>> price = tax + hidden
     >>> sales = 5 - price + 2 * hidden
@@ -107,9 +107,15 @@ def compare_models(
     by_name = {each.name: each for each in models}
     summary = model.summary()
     reported, words = choose(
-        linear, by_name["smooth"], by_name, unidentified=model.unidentified_,
-        answerable=summary.headline.verdict is not Verdict.NOT_ANSWERABLE, wrong=summary.is_wrong, column=names[0],
-    )  # fmt: skip
+        linear,
+        by_name["smooth"],
+        by_name,
+        unidentified=model.unidentified_,
+        answerable=summary.headline.verdict is not Verdict.NOT_ANSWERABLE,
+        wrong=summary.is_wrong,
+        straight=model._is_line,
+        column=names[0],
+    )
     outcome = "y" if linear is None else linear.outcome
     return ModelComparison(outcome, names, models, linear, reported, words, int(model.diagnostics_.rows), library)
 
