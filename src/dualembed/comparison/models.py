@@ -74,9 +74,9 @@ def compare_models(
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> tax, hidden = rng.normal(size=(2, 400))
+    >>> tax, hidden, noise = rng.normal(size=(3, 400))
     >>> price = tax + hidden
-    >>> sales = 5 - price + 2 * hidden
+    >>> sales = 5 - price + 2 * hidden + noise
     >>> smooth = IVRegressor(primal="linear", dual="linear")  # to be quick
     >>> found = compare_models(price[:, None], sales, instruments=tax, smooth=smooth)
     >>> found.reported
