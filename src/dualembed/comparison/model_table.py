@@ -245,9 +245,8 @@ def choose(
     if linear is None:
         return smooth.name, f"Report the smooth f ({told}): a straight line is not identified."
     line, agree = linear.test("linearity"), linear.j_stat or linear.sargan
-    curved = line is not None and line.pvalue < SIZE
     contradict = agree is not None and agree.pvalue < SIZE
-    if curved:
+    if line is not None and line.pvalue < SIZE:
         words = f"A straight line is rejected (p = {line.pvalue:.2g})"
         if straight:
             return "", f"{words}, and all but the sieve are one: compare with an f that may bend."
@@ -262,7 +261,7 @@ def choose(
             f"{words}: report the average effect by the smooth f ({told}), with its curve; a line's slope weighs rows "
             "by how far the instruments move them."
         )
-    if contradict:
+    if agree is not None and contradict:
         return "", (
             f"The instruments contradict each other (p = {agree.pvalue:.2g}), though a straight line is not rejected "
             "otherwise: report none of these before it is clear which instrument is valid."

@@ -207,7 +207,9 @@ def _sieve(
     x, z = (np.concatenate([part, design.exogenous], axis=1) for part in (design.endogenous, design.instruments))
     basis = TensorSplines if x.shape[1] == 1 and z.shape[1] == 1 else AdditiveSplines
     result = (SieveIV(basis=basis) if sieve is None else sieve).fit(x, design.outcome, z)
-    psi, phi = result.primal.features, result.dual.function.features
+    primal: Any = result.primal  # a sum of splines, as is the witness
+    dual: Any = result.dual.function
+    psi, phi = primal.features, dual.features
     fit = SplineFit.of(psi, phi, x=x, y=design.outcome, z=z)
     moved = [_moved(x, place, names) for place in range(design.endogenous.shape[1])]
     rows = np.stack([(psi.compute(np, high) - psi.compute(np, low)) / unit for high, low, unit in moved])

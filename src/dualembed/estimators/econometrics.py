@@ -8,6 +8,7 @@ along a number, the mean difference between a category's levels, over the rows o
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -333,10 +334,15 @@ def _at_once(spread: Spread, questions: Sequence[Question]) -> tuple[Floats, Flo
         values.append(float(coefficients @ f))
         rows.append((coefficients @ features) @ spread.root)
         ((factor, part),) = question.parts
-        sampled.append(factor**2 * part.sampling_variance(lambda _, f=f: f))
+        sampled.append(factor**2 * part.sampling_variance(functools.partial(_known, f)))
     moves = np.stack(rows) if rows else np.zeros((0, 1))
     joint = moves @ moves.T
     return np.array(values), np.sqrt(np.diag(joint) + np.array(sampled)), joint
+
+
+def _known(values: Floats, points: Floats) -> Floats:
+    """The values at these points."""
+    return values
 
 
 def _slopes(line: LinearResults) -> AverageEffects:
