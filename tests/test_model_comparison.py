@@ -97,6 +97,12 @@ VERDICTS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+def test_a_line_is_not_reported_for_a_curve() -> None:
+    found = compared(frame(lambda x: 2 * x + x**2), smooth=de.IVRegressor(primal="linear", dual="linear"))
+    assert found.reported == ""
+    assert "compare with an f that may bend" in found.verdict
+
+
 @pytest.mark.parametrize("name", VERDICTS)
 def test_the_verdict_follows_the_tests(name: str) -> None:
     settings, reported, words = VERDICTS[name]

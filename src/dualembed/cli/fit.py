@@ -15,6 +15,7 @@ import typer
 
 from dualembed.answers.task import Task
 from dualembed.cli import options
+from dualembed.cli.compare import Compare, check_compare, compared, print_comparison
 from dualembed.cli.effects import By, Derivative, Effect, check_columns, check_effects, lead_with
 from dualembed.cli.options import estimator_of, general, known_tasks, option_of, task_named
 from dualembed.data.roles import ROLES, words_of
@@ -42,6 +43,7 @@ class FitRequest:
     derivatives: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
     by: str | None = None
+    compare: bool = False
 
     @property
     def task(self) -> Task:
@@ -62,6 +64,7 @@ class FitRequest:
         words += [word for name in self.derivatives for word in ("--derivative", name)]
         words += [word for name in self.effects for word in ("--effect", name)]
         words += ["--drop-missing"] if self.drop_missing else []
+        words += ["--compare"] if self.compare else []
         words += ["--report", str(self.report)] if self.report else []
         return shlex.join(words)
 
@@ -89,6 +92,7 @@ def fit_command() -> Callable[..., None]:
             derivatives=tuple(given["derivative"] or ()),
             effects=tuple(given["effect"] or ()),
             by=given["by"],
+            compare=given["compare"],
         )
         _check(request)
         _run(request, as_json=given["as_json"])
@@ -125,6 +129,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
         yield parameter(setting.name, Annotated[kind | None, option], default=None)
     yield parameter("categorical", Annotated[str | None, _CATEGORICAL], default=None)
     yield parameter("drop_missing", options.DropMissing, default=False)
+    yield parameter("compare", Compare, default=False)
     yield parameter("solver", Annotated[str, _named(f"One of {', '.join(SOLVERS)}.")], default="auto")
     yield parameter("primal", Annotated[str, _named("Functions to learn among: auto or linear.")], default="auto")
     yield parameter("dual", Annotated[str, _named("Functions to test by: auto or linear.")], default="auto")
@@ -159,6 +164,8 @@ def _check(request: FitRequest) -> None:
     task = task_named(request.name)
     _check_options(task, request.columns)
     _check_settings(task, request)
+    if request.compare:
+        check_compare(request.name, "instruments" in task.takes)
     if request.formula is not None:
         from dualembed.cli.formula import check_formula
 
@@ -222,13 +229,17 @@ def _run(request: FitRequest, *, as_json: bool) -> None:
         if request.derivatives or request.effects:
             lead_with(model, request.task, request.derivatives, request.effects, by=request.by)
         summary = model.summary()
+        beside = compared(model, given.data) if request.compare else None
     with spinner("Writing"):
         _write(request, model, given.data.columns)
     with on_interrupt(_written(request)):
         if as_json:
-            print_json(_document(request, given, summary))
+            more = {} if beside is None else {"comparison": beside.to_dict()}
+            print_json({**_document(request, given, summary), **more})
         else:
             _print(request, given, summary)
+            if beside is not None:
+                print_comparison(beside)
 
 
 def _document(request: FitRequest, given: FitData, summary: Summary) -> dict[str, Any]:

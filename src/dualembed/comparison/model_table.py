@@ -165,7 +165,19 @@ class ModelComparison:
             "verdict": self.verdict,
         }
 
-    def __str__(self) -> str:
+    def text(self, *, tests: bool = True) -> str:
+        """The table, what the tests say, and the verdict.
+
+        Parameters
+        ----------
+        tests : bool, default=True
+            Whether to say what the tests say; their verdict is there anyway.
+
+        Returns
+        -------
+        str
+            Lines.
+        """
         cells = [HEADS, *self._cells()]
         if len(self.columns) == 1:
             cells = [(row[0], *row[2:]) for row in cells]
@@ -173,7 +185,11 @@ class ModelComparison:
         lines = aligned(list(zip(*front, strict=True)))
         width = max(map(len, lines))
         lines = [f"{line:<{width}}  {words}".rstrip() for line, words in zip(lines, last, strict=True)]
-        return "\n".join([self._title(), "", *lines, "", *self.tests(), "", self.verdict])
+        said = [*self.tests(), ""] if tests else []
+        return "\n".join([self._title(), "", *lines, "", *said, self.verdict])
+
+    def __str__(self) -> str:
+        return self.text()
 
     def _repr_html_(self) -> str:
         rows = [[row[0], *row[1:]] for row in self._cells()]
@@ -215,11 +231,13 @@ def choose(
     unidentified: str,
     answerable: bool,
     wrong: bool,
+    straight: bool,
     column: str,
 ) -> tuple[str, str]:
     """(the model to report, why); no model where the data tell nothing, or the instruments contradict each other.
 
-    `answerable` is whether the smooth f has an answer, and `wrong` whether rows left out speak against it.
+    `answerable` is whether the smooth f has an answer, `wrong` whether rows left out speak against it, and
+    `straight` whether it is a straight line, too.
     """
     if unidentified:
         return "", f"Report none of these: {unidentified}."
@@ -227,10 +245,11 @@ def choose(
     if linear is None:
         return smooth.name, f"Report the smooth f ({told}): a straight line is not identified."
     line, agree = linear.test("linearity"), linear.j_stat or linear.sargan
-    curved = line is not None and line.pvalue < SIZE
     contradict = agree is not None and agree.pvalue < SIZE
-    if curved:
+    if line is not None and line.pvalue < SIZE:
         words = f"A straight line is rejected (p = {line.pvalue:.2g})"
+        if straight:
+            return "", f"{words}, and all but the sieve are one: compare with an f that may bend."
         if wrong:
             words += ", and so is the smooth f on rows left out: an instrument may act past X"
             return "", f"{words}. Report none of these before it is clear which instruments are valid."
@@ -242,7 +261,7 @@ def choose(
             f"{words}: report the average effect by the smooth f ({told}), with its curve; a line's slope weighs rows "
             "by how far the instruments move them."
         )
-    if contradict:
+    if agree is not None and contradict:
         return "", (
             f"The instruments contradict each other (p = {agree.pvalue:.2g}), though a straight line is not rejected "
             "otherwise: report none of these before it is clear which instrument is valid."

@@ -73,10 +73,10 @@ def compare_models(
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> tax, hidden = rng.normal(size=(2, 400))
+    >>> rng = np.random.default_rng(1)
+    >>> tax, hidden, noise = rng.normal(size=(3, 400))
     >>> price = tax + hidden
-    >>> sales = 5 - price + 2 * hidden
+    >>> sales = 5 - price + 2 * hidden + noise
     >>> smooth = IVRegressor(primal="linear", dual="linear")  # to be quick
     >>> found = compare_models(price[:, None], sales, instruments=tax, smooth=smooth)
     >>> found.reported
@@ -107,9 +107,15 @@ def compare_models(
     by_name = {each.name: each for each in models}
     summary = model.summary()
     reported, words = choose(
-        linear, by_name["smooth"], by_name, unidentified=model.unidentified_,
-        answerable=summary.headline.verdict is not Verdict.NOT_ANSWERABLE, wrong=summary.is_wrong, column=names[0],
-    )  # fmt: skip
+        linear,
+        by_name["smooth"],
+        by_name,
+        unidentified=model.unidentified_,
+        answerable=summary.headline.verdict is not Verdict.NOT_ANSWERABLE,
+        wrong=summary.is_wrong,
+        straight=model._is_line,
+        column=names[0],
+    )
     outcome = "y" if linear is None else linear.outcome
     return ModelComparison(outcome, names, models, linear, reported, words, int(model.diagnostics_.rows), library)
 
@@ -201,7 +207,9 @@ def _sieve(
     x, z = (np.concatenate([part, design.exogenous], axis=1) for part in (design.endogenous, design.instruments))
     basis = TensorSplines if x.shape[1] == 1 and z.shape[1] == 1 else AdditiveSplines
     result = (SieveIV(basis=basis) if sieve is None else sieve).fit(x, design.outcome, z)
-    psi, phi = result.primal.features, result.dual.function.features
+    primal: Any = result.primal  # a sum of splines, as is the witness
+    dual: Any = result.dual.function
+    psi, phi = primal.features, dual.features
     fit = SplineFit.of(psi, phi, x=x, y=design.outcome, z=z)
     moved = [_moved(x, place, names) for place in range(design.endogenous.shape[1])]
     rows = np.stack([(psi.compute(np, high) - psi.compute(np, low)) / unit for high, low, unit in moved])

@@ -8,7 +8,8 @@ along a number, the mean difference between a category's levels, over the rows o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dualembed.answers.side_by_side import econometric_lines
 from dualembed.arrays import Floats
 from dualembed.estimators.effects import Effects
 from dualembed.linear.iv_columns import INTERCEPT
+from dualembed.linear.moment_fit import Spread
 
 
 class Econometrics(Effects):
@@ -228,19 +230,21 @@ class Econometrics(Effects):
         """The average effects, found anew; of a straight line its slopes, so that no number has two errors."""
         if self._is_line and self.linear_ is not None:
             return _slopes(self.linear_)
-        pairs = list(self._unit_questions())
-        answers = [self.ask(question) for _, question in pairs]
-        stderr = np.array([answer.stderr for answer in answers])
-        flat = [question.flat() for _, question in pairs]
-        covariances = [spread.covariance(flat) for spread in self._spreads()] if flat else [np.zeros((0, 0))]
-        joint = max(covariances, key=np.trace)
+        pairs, spreads = list(self._unit_questions()), self._spreads()
+        if len(spreads) == 1 and isinstance(spreads[0], Spread):
+            found, stderr, joint = _at_once(spreads[0], [question for _, question in pairs])
+        else:
+            answers = [self.ask(question) for _, question in pairs]
+            found, stderr = (np.array([getattr(each, name) for each in answers]) for name in ("value", "stderr"))
+            flat = [question.flat() for _, question in pairs]
+            joint = max((spread.covariance(flat) for spread in spreads), key=np.trace) if flat else np.zeros((0, 0))
         sizes = np.sqrt(np.maximum(np.diag(joint), np.finfo(float).tiny))
         freedom, line = self._freedom, self.linear_
         return AverageEffects(
             "y" if line is None else line.outcome,
             self._noise_words(),
             tuple(name for name, _ in pairs),
-            np.array([answer.value for answer in answers]),
+            found,
             # What is known of each by itself counts: a mean over a sample of rows varies with these, too.
             joint * np.outer(stderr / sizes, stderr / sizes),
             np.inf if freedom is None else freedom,
@@ -318,6 +322,27 @@ class Econometrics(Effects):
         """The statistics that are shown unless others are asked for."""
         source = self._results if self.linear_ is None else self.linear_
         return [key for key in source.__maketables_default_stat_keys__ if self.__maketables_stat__(key) is not None]
+
+
+def _at_once(spread: Spread, questions: Sequence[Question]) -> tuple[Floats, Floats, Floats]:
+    """(answers, their errors with what a sample of rows adds, their covariance without that), features made once."""
+    values, rows, sampled = [], [], []
+    for question in questions:
+        points, coefficients = question.flat()
+        features = spread.features_at(points)
+        f = features @ spread.weights
+        values.append(float(coefficients @ f))
+        rows.append((coefficients @ features) @ spread.root)
+        ((factor, part),) = question.parts
+        sampled.append(factor**2 * part.sampling_variance(functools.partial(_known, f)))
+    moves = np.stack(rows) if rows else np.zeros((0, 1))
+    joint = moves @ moves.T
+    return np.array(values), np.sqrt(np.diag(joint) + np.array(sampled)), joint
+
+
+def _known(values: Floats, points: Floats) -> Floats:
+    """The values at these points."""
+    return values
 
 
 def _slopes(line: LinearResults) -> AverageEffects:

@@ -304,6 +304,8 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def __getattr__(self, name: str) -> Any:
         """Nothing: a refusal, which has our way where the name is EconML's."""
+        if hasattr(type(self), name):  # a property whose own refusal, such as NotFittedError, brought us here
+            return object.__getattribute__(self, name)
         raise no_such_method(type(self).__name__, name)
 
     def _effect_question(self, T0: Any, T1: Any, controls: Any) -> Question:

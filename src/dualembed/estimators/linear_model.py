@@ -39,7 +39,7 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
     Refused where no instrument, or no column of X, varies.
     """
     parts = {role: _columns(coding, getattr(table, role)) for role, coding in codings.items()}
-    named = names_of(table.y)
+    named = names_of(table.y) or [*table.names.get("y", ())]
     if "instruments" in parts and not parts["instruments"][1]:
         raise checks.InputError(
             f"no instrument varies ({checks.some(codings['instruments'].names)}), so that nothing tells the effect of "
@@ -57,7 +57,7 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
         values.get("controls"),
         instruments=values.get("instruments"),
         clusters=groups,
-        outcome_name="y" if named is None else named[0],
+        outcome_name=named[0] if named else "y",
         endogenous_names=parts["X"][1],
         exogenous_names=parts["controls"][1] if values.get("controls") is not None else None,
         instrument_names=parts["instruments"][1] if "instruments" in parts else None,

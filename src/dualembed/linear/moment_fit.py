@@ -209,6 +209,21 @@ class Spread(eqx.Module):
         rows = np.stack([coefficients @ self._psi(points) for points, coefficients in sums]) @ self.root
         return np.asarray(rows @ rows.T)
 
+    def features_at(self, xs: ArrayLike) -> Floats:
+        """The features (n, m) whose weights these are, at points.
+
+        Parameters
+        ----------
+        xs : array of shape (n, d) or (n,)
+            Points; (n,) numbers if d = 1.
+
+        Returns
+        -------
+        array of shape (n, m)
+            The features.
+        """
+        return self._psi(xs)
+
     def _psi(self, xs: ArrayLike) -> Floats:
         points = np.asarray(xs, dtype=np.float64)
         points = points[:, None] if points.ndim == 1 and self.features.dimension == 1 else points
