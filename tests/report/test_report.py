@@ -267,7 +267,8 @@ def test_warnings_are_said_or_their_absence(wide_page: Reader) -> None:
 def test_page_makes_do_without_data() -> None:
     reader = Reader(page(wide_model()[0]))
     assert "The data themselves were not given to this page" in reader.said
-    assert len(reader.all("figure")) == 10
+    # The answer, errors, singular values, all columns of f together, and all of its witness.
+    assert len(reader.all("figure")) == 5
 
 
 def test_page_makes_do_without_standard_errors() -> None:

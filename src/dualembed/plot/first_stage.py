@@ -99,7 +99,7 @@ def stages_of(model: Fitted, tables: Mapping[str, Any]) -> list[Stage]:
         _without(beside, _in_units(codings["instruments"], coded["instruments"])),
         _named(codings["instruments"]),
     )
-    found = []
+    found: list[Stage] = []
     for column, start in zip(codings["X"].columns, codings["X"].starts, strict=True):
         if column.width != 1 or len(found) == MOST:
             continue

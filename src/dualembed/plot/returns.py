@@ -64,13 +64,7 @@ def draw_returns(ax: Axes, episodes: Any, data: Any = None) -> Axes:
     name = "mean, 95 % interval"
     ax.errorbar(places, means, half, fmt="s", color=BLUE, markersize=6, capsize=4, linewidth=1.8, label=name)
     ax.set_xlim(*ends)
-    above = {
-        "loc": "lower center",
-        "bbox_to_anchor": (0.5, 1.0),
-        "ncols": 3,
-        "columnspacing": 1.2,
-        "handletextpad": 0.4,
-    }
-    ax.legend(frameon=False, fontsize=FONT - 1.5, **above)
+    look: dict[str, Any] = {"ncols": 3, "columnspacing": 1.2, "handletextpad": 0.4, "frameon": False}
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=FONT - 1.5, **look)
     columns = {name: np.asarray(each).tolist() for name, each in episodes._asdict().items()}
     return keep(finish(ax, x="return predicted at its start", y="return observed"), columns, data)

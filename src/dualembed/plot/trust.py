@@ -197,8 +197,8 @@ def errors(model: Fitted, *, ax: Axes | None = None) -> Axes:
     ax.axvline(0.0, color=GREY, linewidth=1)
     ax.margins(x=0.15)
     ax.set_yticks(heights, names)
-    told = [error.stderr, None, None]
-    keep(ax, {"error": [name.replace("\n", " ") for name in names], "estimate": values, "std_error": told})
+    spreads = [error.stderr, None, None]
+    keep(ax, {"error": [name.replace("\n", " ") for name in names], "estimate": values, "std_error": spreads})
     return finish(ax, x="mean squared error")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from dualembed.answers.summary import Summary
 from dualembed.answers.task import Fitted
 from dualembed.estimates import format_estimate, format_short
 from dualembed.plot.figures import panel_size, panels
-from dualembed.plot.first_stage import draw_stages, stages_of
+from dualembed.plot.first_stage import Stage, draw_stages, stages_of
 from dualembed.plot.surface import Surface, witness_surface
 from dualembed.plot.trust import SIGNIFICANT, failures, remaining
 from dualembed.report.html import (
@@ -29,6 +30,9 @@ from dualembed.report.html import (
     table,
 )
 from dualembed.selection import HeldOut
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PANELS = 8
 WORST = 5  # contexts
@@ -61,8 +65,8 @@ def witness_section(model: Fitted, tables: dict[str, Any]) -> Markup:
         caption += f" Not drawn, since it differs less from zero there: {', '.join(left)}." if left else ""
 
         def draw(across: int) -> Drawing:
-            wanted = {"across": across, "unit": SIGNIFICANT}
-            return Drawing(lambda ax: panels(ax, surface, drawn, remaining, **wanted), panel_size(len(drawn), across))
+            size = panel_size(len(drawn), across)
+            return Drawing(lambda ax: panels(ax, surface, drawn, remaining, across=across, unit=SIGNIFICANT), size)
 
         shown = figure(draw(4), caption, f"{caption} Two standard errors stand on either side.", draw(2))
         parts = [paragraph(asked, " ", note), gallery([shown], "single wide-figure")]
@@ -173,8 +177,12 @@ def _first_stages(model: Fitted, tables: Mapping[str, Any]) -> list[Markup]:
             f"First stage: {stage.name} against {stage.by}, means over twentieths of the rows with 95 % intervals and "
             "the least squares line. The steeper the line beside the intervals, the stronger the instruments."
         )
-        found.append(figure(Drawing(lambda ax, stage=stage: draw_stages(ax, model, [stage])), caption, caption))
+        found.append(figure(Drawing(partial(_draw_stage, model, stage)), caption, caption))
     return found
+
+
+def _draw_stage(model: Fitted, stage: Stage, ax: Axes) -> None:
+    draw_stages(ax, model, [stage])
 
 
 def strengths(summary: Summary) -> list[str]:
