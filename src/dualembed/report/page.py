@@ -18,7 +18,7 @@ from dualembed.data.frames import names_of
 from dualembed.data.roles import ROLES
 from dualembed.estimates import format_estimate
 from dualembed.files import write_atomically
-from dualembed.plot.surface import column_names, function_surface, tables_of
+from dualembed.plot.surface import column_names, tables_of
 from dualembed.progress import track
 from dualembed.report import trust
 from dualembed.report.html import (
@@ -35,7 +35,7 @@ from dualembed.report.html import (
     table,
     text,
 )
-from dualembed.report.picture import Picture, picture_of, whole_function
+from dualembed.report.picture import Picture, picture_of, surface_of, whole_function
 
 MOST = 30  # answers of a table
 LABELS = ("episodes", "groups")
@@ -74,7 +74,7 @@ def write_report(
 
 def page(model: Fitted, *, data: Any = None, command: str | None = None, title: str | None = None) -> str:
     """The page as text."""
-    surface, tables = function_surface(model, data), tables_of(model, data)
+    surface, tables = surface_of(model, data), tables_of(model, data)
     summary, task = model.summary(), model.task_
     learnt = f"What is learnt is {task.function}."
     sections: list[tuple[str, str, Callable[[], Any]]] = [
@@ -320,5 +320,5 @@ def _facts(summary: Summary) -> list[Markup]:
 
 def _figure(model: Fitted, summary: Summary) -> Markup:
     """The picture of the answer, small."""
-    picture = picture_of(model, summary, function_surface(model), {}, CARD)
+    picture = picture_of(model, summary, surface_of(model), {}, CARD)
     return image(picture.drawing, picture.alternative)

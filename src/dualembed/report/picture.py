@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ from dualembed.answers.task import Fitted
 from dualembed.plot.effects import MOST_BARS, draw_bars, draw_effects, moves_of, treatments
 from dualembed.plot.figures import MOST_PANELS, dependence, draw, is_many, leading, panel_size, panels
 from dualembed.plot.returns import draw_returns
-from dualembed.plot.surface import Dependence, Surface
+from dualembed.plot.surface import Dependence, Surface, function_surface
 from dualembed.report.html import SIZE, Drawing
 
 if TYPE_CHECKING:
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 
 FEW = 3  # treatments that have a panel each
 LEADING = 2  # columns that stand for a function of many
+CARD_BARS = 7  # effects in a small picture
 BAR = 0.25  # inches
+
+
+def surface_of(model: Fitted, data: Any = None) -> Surface:
+    """The function with rows to average over: those of the data, or without data those that the model has kept."""
+    surface = function_surface(model, data)
+    return surface if surface.rows is not None else dataclasses.replace(surface, rows=surface.sample)
 
 
 class Picture(NamedTuple):
@@ -76,7 +84,8 @@ def _effects(model: Fitted, surface: Surface, names: list[str], ax: Axes) -> Non
 
 def _all(summary: Summary, moves: list[dict[str, Any]], model: Fitted, size: tuple[float, float]) -> Picture:
     """Every effect, one below the other."""
-    shown, rest = moves[:MOST_BARS], len(moves) - MOST_BARS
+    most = MOST_BARS if size == SIZE else CARD_BARS
+    shown, rest = moves[:most], len(moves) - most
     caption = (
         f"The {summary.findings.measure} when one column moves and the others stay, with 95 % intervals; on top the "
         f"answer.{f' {rest} more are in the table.' if rest > 0 else ''}"
