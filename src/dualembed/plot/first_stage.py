@@ -31,7 +31,6 @@ class Stage(NamedTuple):
     by: str
     moved: Floats
     mover: Floats
-    few: bool  # whether the mover has two values, and there are no controls
 
     def line(self) -> tuple[float, float]:
         """(intercept, slope) of the least squares line."""
@@ -106,9 +105,9 @@ def stages_of(model: Fitted, tables: Mapping[str, Any]) -> list[Stage]:
         scale = 1.0 if column.levels else column.scale
         moved = _without(beside, scale * coded["X"][:, start : start + 1])[:, 0]
         if movers.shape[1] == 1:
-            found.append(Stage(column.name, names[0], moved, movers[:, 0], beside.shape[1] == 1))
+            found.append(Stage(column.name, names[0], moved, movers[:, 0]))
         else:
-            found.append(Stage(column.name, f"{column.name}, as predicted", moved, _predicted(movers, moved), False))
+            found.append(Stage(column.name, f"{column.name}, as predicted", moved, _predicted(movers, moved)))
     return found
 
 
