@@ -382,6 +382,4 @@ def _draw(request: FitRequest, model: Any, data: Mapping[str, Any], path: Path) 
         write_report(model, path, data=data, command=request.command)
     except Exception as error:
         kept = "" if request.out is None else f", and the model {request.out} is written"
-        raise InputError(
-            f"the report {path} could not be drawn ({error}); the answer above stands{kept}"
-        ) from error
+        raise InputError(f"the report {path} could not be drawn ({error}); the answer above stands{kept}") from error

@@ -12,7 +12,7 @@ from dualembed.answers.task import Fitted
 from dualembed.estimates import format_short
 from dualembed.plot.drawn import keep
 from dualembed.plot.figures import PANEL_GRID, dependence, panel_size, panels
-from dualembed.plot.style import BLUE, FONT, GREY, SKY, axes_for, finish, label
+from dualembed.plot.style import BLUE, FONT, GREY, SKY, VERMILION, axes_for, finish, label
 from dualembed.plot.surface import Dependence, Surface, function_surface
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ MOST_BARS = 16  # effects side by side
 def effect(model: Fitted, data: Any = None, *, column: str | None = None, ax: Axes | None = None) -> Axes:
     """Plot what moving a column of X does to y, from where `summary()` moves it from on, with 95 % intervals.
 
-    It is the difference of f on average over the rows of the fit, so that the mark in it is the summary's own answer;
-    of a straight line, whose answer is of one unit, it starts from the column's median. Without a `column` there is a
-    panel for each column of X.
+    It is the difference of f on average over the rows of the fit, so that the mark in it is the move that the table of
+    `summary()` has; a dashed line has the average slope, where that is what the summary leads with. Of a straight line,
+    whose answer is of one unit, it starts from the column's median. Without a `column` there is a panel for each column
+    of X.
 
     Parameters
     ----------
@@ -68,13 +69,18 @@ def draw_effects(
         name: [each for each in moves.get(name, []) if each["from"] == start]
         for name, start in zip(names, starts, strict=True)
     }
-    measure = model.summary().findings.measure
+    findings = model.summary().findings
+    slope, measure = findings.facts.get("average_slope", {}), findings.measure
+    known = dict(zip(names, starts, strict=True))
 
     def along(own: Axes, surface: Surface, each: Dependence) -> Axes:
         own.axhline(0.0, color=GREY, linewidth=1)
         dependence(own, surface, each)
         if not each.marked:
             _mark(own, ends[each.axis.name])
+            if slope.get("column") == each.axis.name:
+                line = slope["value"] * (each.grid - known[each.axis.name])
+                own.plot(each.grid, line, "--", color=VERMILION, linewidth=1.3)
         return finish(own, x=label(each.axis.name), y=label(measure, 48))
 
     if len(drawn) > 1:

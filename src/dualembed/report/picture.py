@@ -62,7 +62,8 @@ def picture_of(
 def _one(model: Fitted, summary: Summary, surface: Surface, names: list[str], size: tuple[float, float]) -> Picture:
     """What moving each of few treatments does."""
     around = "bands and bars are 95 % intervals" if surface.spreads else "this solver gives no intervals"
-    told = "; the full mark is the answer, moved from the open one" if _is_marked(model, surface, names[0]) else ""
+    told = "; the full mark is the move between quartiles" if _is_marked(model, surface, names[0]) else ""
+    told += ", the dashed line the average slope" if "average_slope" in summary.findings.facts else ""
     moving = f"of moving {' and '.join(names)}, on average over the rows"
     caption = f"The {summary.findings.measure} {moving}; {around}{told}."
     wide = size if len(names) == 1 else (1.25 * size[0], size[1])
@@ -87,8 +88,8 @@ def _all(summary: Summary, moves: list[dict[str, Any]], model: Fitted, size: tup
     most = MOST_BARS if size == SIZE else CARD_BARS
     shown, rest = moves[:most], len(moves) - most
     caption = (
-        f"The {summary.findings.measure} when one column moves and the others stay, with 95 % intervals; on top the "
-        f"answer.{f' {rest} more are in the table.' if rest > 0 else ''}"
+        f"The {summary.findings.measure} when one column moves and the others stay, with 95 % intervals; the "
+        f"first column is on top.{f' {rest} more are in the table.' if rest > 0 else ''}"
     )
     tall = max(BAR * len(shown) + 0.7, size[1])
     return Picture(Drawing(lambda ax: draw_bars(ax, model, shown), (size[0] * 1.1, tall)), caption, caption)
