@@ -268,17 +268,23 @@ def averaged_model() -> tuple[PolicyEvaluator, dict[str, Any]]:
 
 def test_a_contrast_has_the_error_of_its_question() -> None:
     model, _ = curved_model()
-    effect = model.summary().headline
+    facts = model.summary().findings.facts
+    move, answer = facts["effects"][0], model.summary().findings.answers[0]
     drawn = plot.data_of(plot.effect(model, ax=axes()))
-    low, high = (
-        float(each)
-        for each in np.percentile(model.sample_.rows, (25.0, 75.0)) * model.coding_.columns[0].scale
-        + model.coding_.columns[0].mean
-    )
-    start = drawn.loc[np.isclose(drawn["at"], low), "estimate"]
+    start = drawn.loc[np.isclose(drawn["at"], move["from"]), "estimate"]
     assert float(start.iloc[0]) == pytest.approx(0.0, abs=1e-9)
-    assert np.interp(high, drawn["at"], drawn["estimate"]) == pytest.approx(effect.value, rel=0.01)
-    assert np.interp(high, drawn["at"], drawn["std_error"]) == pytest.approx(effect.stderr, rel=0.02)
+    assert np.interp(move["to"], drawn["at"], drawn["estimate"]) == pytest.approx(answer.value, rel=0.01)
+    assert np.interp(move["to"], drawn["at"], drawn["std_error"]) == pytest.approx(answer.stderr, rel=0.02)
+
+
+def test_the_average_slope_is_drawn_where_the_summary_leads_with_it() -> None:
+    model, _ = curved_model()
+    ax = plot.effect(model, ax=axes())
+    dashed = next(line for line in ax.lines if line.get_linestyle() == "--")
+    slope = np.diff(dashed.get_ydata())[0] / np.diff(dashed.get_xdata())[0]
+    assert slope == pytest.approx(model.summary().headline.value)
+    lines = plot.effect(card_model()[0], ax=axes()).lines
+    assert not [line for line in lines if line.get_linestyle() == "--"]
 
 
 def test_the_effect_is_called_by_the_outcome_and_the_treatment() -> None:

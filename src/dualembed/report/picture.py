@@ -63,7 +63,9 @@ def _one(model: Fitted, summary: Summary, surface: Surface, names: list[str], si
     """What moving each of few treatments does."""
     around = "bands and bars are 95 % intervals" if surface.spreads else "this solver gives no intervals"
     told = "; the full mark is the move between quartiles" if _is_marked(model, surface, names[0]) else ""
-    told += ", the dashed line the average slope" if "average_slope" in summary.findings.facts else ""
+    slope = summary.findings.facts.get("average_slope", {}).get("value")
+    told += "; the dashed line has the average slope" if slope is not None else ""
+    told += ", which is the answer" if slope == summary.headline.value else ""
     moving = f"of moving {' and '.join(names)}, on average over the rows"
     caption = f"The {summary.findings.measure} {moving}; {around}{told}."
     wide = size if len(names) == 1 else (1.25 * size[0], size[1])
