@@ -141,7 +141,7 @@ def effects(model: Fitted, *, ax: Axes | None = None) -> Axes:
 
 
 def draw_bars(ax: Axes, model: Fitted, moves: Sequence[dict[str, Any]]) -> Axes:
-    """The effects of moves, the first of them on top in a darker colour, since it is the answer."""
+    """The effects of moves, the first of them on top in a darker colour."""
     heights = np.arange(len(moves))[::-1]
     ax.axvline(0.0, color=GREY, linewidth=1)
     for height, each in zip(heights, moves, strict=True):
