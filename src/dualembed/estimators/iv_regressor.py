@@ -561,7 +561,7 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def _first_effect(self, move: Move, answer: Answer) -> Answer:
         """Of a number with more than two values the mean derivative, which has one error whoever asks for it."""
-        if move.note != QUARTILES or self.uncertainty_ is None:
+        if move.note != QUARTILES or self.uncertainty_ is None or self.sample_ is None:
             return super()._first_effect(move, answer)
         name = move.place.column.name
         found = self.ask(self.mean_derivative(name))
