@@ -68,6 +68,15 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
+def format_short(value: float, digits: int = 3) -> str:
+    """The number with few digits and no powers of ten, as beside a mark of a figure.
+
+    >>> format_short(1289.4), format_short(-0.67342), format_short(14.14)
+    ('1,289', '-0.673', '14.1')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
 def format_to(value: float, stderr: float) -> str:
     """The number with as many digits as its standard error leaves it: two of the error's own.
 

@@ -146,7 +146,7 @@ def test_models_without_errors_or_names_are_refused(folder: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("effect", "the effect on y when price moves from "),
+        ("effect", "the effect on sales when price moves from "),
         ("actions", "the policy's value over the starts of episodes"),
     ],
 )

@@ -539,6 +539,30 @@ def test_an_interruption_between_model_and_report_says_what_is_there(
     assert sorted(os.listdir(table.parent)) == ["log.csv", "model.dualembed"]
 
 
+def test_what_goes_wrong_in_drawing_loses_neither_answer_nor_model(
+    table: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr("dualembed.report.write_report", fails)
+    assert fitted(table, "--report", str(table.parent / "page.html")) == 2
+    shown = capsys.readouterr()
+    assert "The policy's value" in shown.out
+    assert "could not be drawn (no ink)" in shown.err
+    assert sorted(os.listdir(table.parent)) == ["log.csv", "model.dualembed"]
+
+
+def test_the_answer_is_printed_before_the_report_is_drawn(
+    table: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("dualembed.report.write_report", lambda *_, **__: seen.append(capsys.readouterr().out))
+    assert fitted(table, "--report", str(table.parent / "page.html")) == 0
+    assert "The policy's value" in seen[0]
+    assert capsys.readouterr().out.startswith("Report: ")
+
+
 def test_in_anothers_process_an_interruption_stays_an_exception(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: list[Any] = []
 

@@ -217,3 +217,174 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence() -> None:
         plot.function(model, data, column="secnd", ax=axes())
     with pytest.raises(InputError, match="cannot be divided into 4 panels"):
         plot.function(model, data, ax=Figure().add_axes((0, 0, 1, 1)))
+
+
+def card(rows: int = 500) -> tuple[IVRegressor, dict[str, Any]]:
+    """A straight line by an instrument, beside a number and a dummy; the outcome has a name."""
+    rng = np.random.default_rng(7)
+    near, hidden = 1.0 * (rng.random(rows) < 0.5), rng.normal(size=rows)
+    controls = pd.DataFrame({"exper": rng.normal(size=rows), "black": 1.0 * (rng.random(rows) < 0.3)})
+    educ = 12 + near + hidden + 0.5 * controls["exper"]
+    wage = pd.Series(0.1 * educ + hidden - 0.2 * controls["black"], name="lwage")
+    data = {"X": pd.DataFrame({"educ": educ}), "y": wage, "instruments": {"near": near}, "controls": controls}
+    return IVRegressor(primal="linear", dual="linear").fit(**data), data
+
+
+@functools.cache
+def card_model() -> tuple[IVRegressor, dict[str, Any]]:
+    """The same, fitted once."""
+    return card()
+
+
+@functools.cache
+def curved_model() -> tuple[IVRegressor, dict[str, Any]]:
+    """A curve by an instrument: the summary moves x by its quartiles."""
+    rng = np.random.default_rng(8)
+    z, hidden = rng.normal(size=(2, ROWS))
+    x = z + 0.5 * hidden
+    data = {"X": pd.DataFrame({"price": x}), "y": np.sin(x) + hidden, "instruments": {"tax": z}}
+    return IVRegressor(primal=space(), dual=space()).fit(**data), data
+
+
+def test_means_over_sets_in_one_pass_are_the_means_one_by_one() -> None:
+    for model, _ in (policy_model(), map_model(), wide_model(), averaged_model()):
+        rng = np.random.default_rng(0)
+        sets = model.sample_.points[rng.integers(len(model.sample_.points), size=(5, 7))]
+        for spread in model.uncertainty_.spreads:
+            values, errors = spread.averages(sets)
+            single = [spread.average(each) for each in sets]
+            np.testing.assert_allclose(values, [each.value for each in single], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(errors, [each.stderr for each in single], rtol=1e-6)
+            moved, _ = spread.averages(sets[1:], sets[0])
+            np.testing.assert_allclose(moved, values[1:] - values[0], atol=1e-9)
+
+
+@functools.cache
+def averaged_model() -> tuple[PolicyEvaluator, dict[str, Any]]:
+    """A value by averaged ridge paths."""
+    data = policy_model()[1]
+    return PolicyEvaluator(0.5).fit(**data), data
+
+
+def test_a_contrast_has_the_error_of_its_question() -> None:
+    model, _ = curved_model()
+    facts = model.summary().findings.facts
+    move, answer = facts["effects"][0], model.summary().findings.answers[0]
+    drawn = plot.data_of(plot.effect(model, ax=axes()))
+    start = drawn.loc[np.isclose(drawn["at"], move["from"]), "estimate"]
+    assert float(start.iloc[0]) == pytest.approx(0.0, abs=1e-9)
+    assert np.interp(move["to"], drawn["at"], drawn["estimate"]) == pytest.approx(answer.value, rel=0.01)
+    assert np.interp(move["to"], drawn["at"], drawn["std_error"]) == pytest.approx(answer.stderr, rel=0.02)
+
+
+def test_the_average_slope_is_drawn_where_the_summary_leads_with_it() -> None:
+    model, _ = curved_model()
+    ax = plot.effect(model, ax=axes())
+    dashed = next(line for line in ax.lines if line.get_linestyle() == "--")
+    slope = np.diff(dashed.get_ydata())[0] / np.diff(dashed.get_xdata())[0]
+    assert slope == pytest.approx(model.summary().headline.value)
+    lines = plot.effect(card_model()[0], ax=axes()).lines
+    assert not [line for line in lines if line.get_linestyle() == "--"]
+
+
+def test_the_effect_is_called_by_the_outcome_and_the_treatment() -> None:
+    model, data = card_model()
+    ax = plot.effect(model, data, ax=axes())
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("educ", "effect on lwage")
+    assert model.summary().headline.question.startswith("the effect on lwage when educ moves")
+    assert "near moves educ, and touches lwage through educ only" in model.task_.question
+
+
+def test_effects_are_the_answers_of_the_summary() -> None:
+    model, _ = card_model()
+    frame = plot.data_of(plot.effects(model, ax=axes()))
+    answers = model.summary().findings.answers
+    assert frame["column"].tolist() == ["educ", "exper", "black"]
+    assert frame["estimate"].tolist() == [each.value for each in answers]
+    assert frame["std_error"].tolist() == [each.stderr for each in answers]
+    with pytest.raises(InputError, match="effects are those of a regression"):
+        plot.effects(policy_model()[0], ax=axes())
+
+
+def test_a_number_of_two_values_has_two_marks_and_no_curve() -> None:
+    model, data = card_model()
+    ax = plot.function(model, data, column="black", ax=axes())
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1"]
+    assert ax.collections[-1] is ax.containers[0][2][0]
+    assert len(plot.data_of(ax)) == 2
+
+
+def test_panels_share_one_scale() -> None:
+    model, data = wide_model()
+    ax = plot.function(model, data, ax=axes())
+    scales = {panel.get_ylim() for panel in ax.figure.axes if panel is not ax}
+    assert len(scales) == 1
+
+
+def test_first_stage_is_the_line_of_the_instrument_beyond_controls() -> None:
+    model, data = card_model()
+    ax = plot.first_stage(model, data, ax=axes())
+    places, heights = ax.lines[1].get_data()
+    beside = np.column_stack([np.ones(len(data["y"])), data["controls"]])
+    exact = np.linalg.lstsq(np.column_stack([data["instruments"]["near"], beside]), data["X"]["educ"], rcond=None)[0][0]
+    assert np.diff(heights)[0] / np.diff(places)[0] == pytest.approx(exact)
+    assert "first-stage F" in ax.get_title()
+    assert ax.get_ylabel() == "educ, beyond controls"
+    with pytest.raises(InputError, match="needs instruments"):
+        plot.first_stage(*wide_model(), ax=axes())
+
+
+def test_returns_stand_beside_what_was_predicted() -> None:
+    rng = np.random.default_rng(9)
+    episodes, steps = 60, 12
+    quality = np.repeat(rng.uniform(-1, 1, size=episodes), steps)
+    step = np.tile(np.arange(steps), episodes)
+    states = np.column_stack([quality, step])
+    data = {
+        "states": states,
+        "rewards": quality + rng.normal(size=len(step)),
+        "next_states": np.column_stack([quality, step + 1]),
+        "terminated": 1.0 * (step == steps - 1),
+        "episodes": np.repeat(np.arange(episodes), steps),
+    }
+    model = PolicyEvaluator(0.9, primal=space(2.0), dual=space(2.0)).fit(**data)
+    frame = plot.data_of(plot.returns(model, data, ax=axes()))
+    discounts = 0.9 ** step.reshape(episodes, steps)
+    exact = np.sum(discounts * data["rewards"].reshape(episodes, steps), axis=1)
+    np.testing.assert_allclose(frame["observed"], exact)
+    np.testing.assert_allclose(frame["predicted"], model.predict(states[step == 0]))
+    assert set(frame["cut"]) == {0.0}
+    with pytest.raises(InputError, match="whole episodes"):
+        plot.returns(model, {**data, "episodes": None}, ax=axes())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_data_come_in_the_library_that_was_drawn(library: str) -> None:
+    pytest.importorskip(library)
+    import narwhals as nw
+
+    model, data = levels_model()
+    table = nw.from_dict({"dose": data["X"]["dose"].tolist(), "kind": data["X"]["kind"].tolist()}, backend=library)
+    frame = plot.data_of(plot.function(model, table.to_native(), ax=axes()))
+    assert nw.get_native_namespace(frame).__name__ == library
+    assert set(nw.from_native(frame)["kind"].to_list()) == {"a", "b"}
+
+
+def test_every_figure_hands_over_what_it_draws() -> None:
+    model, data = card_model()
+    value, log = policy_model()
+    weighted = {**log, "importance_weights": np.ones(ROWS)}
+    for ax in (
+        plot.function(model, data, ax=axes()),
+        plot.effect(model, data, ax=axes()),
+        plot.effects(model, ax=axes()),
+        plot.first_stage(model, data, ax=axes()),
+        plot.witness(value, log, ax=axes()),
+        plot.errors(value, ax=axes()),
+        plot.singular_values(value, ax=axes()),
+        plot.weights(value, weighted, ax=axes()),
+        plot.function(map_model()[0], ax=axes()),
+    ):
+        assert len(plot.data_of(ax)) > 0
+    with pytest.raises(InputError, match="were not drawn by dualembed"):
+        plot.data_of(axes())

@@ -267,7 +267,8 @@ def test_warnings_are_said_or_their_absence(wide_page: Reader) -> None:
 def test_page_makes_do_without_data() -> None:
     reader = Reader(page(wide_model()[0]))
     assert "The data themselves were not given to this page" in reader.said
-    assert len(reader.all("figure")) == 10
+    # The answer, errors, singular values, all columns of f together, and all of its witness.
+    assert len(reader.all("figure")) == 5
 
 
 def test_page_makes_do_without_standard_errors() -> None:
@@ -324,3 +325,39 @@ def test_an_error_as_vague_as_it_could_be_is_no_good_news() -> None:
     assert "exactly right" in error_verdict(HeldOut(value=0.01, stderr=0.02, squared=1.0, fitted=1.0, rows=100))
     assert "cannot tell how wrong" in error_verdict(HeldOut(value=-9.4, stderr=4.2, squared=2.1, fitted=2.0, rows=100))
     assert "still wrong" in error_verdict(HeldOut(value=0.5, stderr=0.1, squared=1.0, fitted=1.0, rows=100))
+
+
+def test_the_answer_comes_first_and_in_one_picture(policy_page: Reader, wide_page: Reader) -> None:
+    for reader in (policy_page, wide_page):
+        order = [tag for tag, _ in reader.found]
+        assert [each["id"] for each in reader.all("section")][:3] == ["answer", "question", "data"]
+        before_menu = order[: order.index("nav")]
+        assert before_menu.count("img") == 1
+        assert before_menu.count("table") == 0
+
+
+def test_panels_that_are_left_out_are_named() -> None:
+    rng = np.random.default_rng(0)
+    columns = {f"c{number:02}": rng.normal(size=200) for number in range(27)}
+    y = columns["c00"] + 0.1 * rng.normal(size=200)
+    said = Reader(page(IVRegressor(primal="linear", dual="linear").fit(columns, y), data=columns)).said
+    left = said.partition("Not drawn, since they move it less: ")[2].partition(".")[0].split(", ")
+    assert len(left) == 3
+    assert set(left) < set(columns)
+
+
+def test_the_outcome_is_called_by_its_name() -> None:
+    rng = np.random.default_rng(0)
+    z, hidden = rng.normal(size=(2, ROWS))
+    frame = {"tax": z, "price": z + hidden}
+    y = pd.Series(2 * hidden + z, name="sales")
+    model = IVRegressor(primal="linear", dual="linear").fit(
+        {"price": frame["price"]}, y, instruments={"tax": frame["tax"]}
+    )
+    data = {"X": {"price": frame["price"]}, "y": y, "instruments": {"tax": frame["tax"]}}
+    reader = Reader(page(model, data=data))
+    assert "The effect on sales when price moves" in reader.said
+    assert "First-stage F" in reader.said
+    row = reader.texts.index("sales")
+    assert reader.texts[row + 1] == "outcome"
+    assert "y" not in reader.texts

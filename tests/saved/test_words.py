@@ -42,6 +42,7 @@ NEVER_HELD = frozenset(
         "dualembed.data.table:Prepared",
         "dualembed.data.table:Table",
         "dualembed.estimators.effects:Move",
+        "dualembed.estimators.policy_values:Episodes",
         "dualembed.linear.gmm:_Moments",
         "dualembed.linear.iv_covariance:ClusterJackknife",
         "dualembed.linear.iv_covariance:Clustered",
@@ -52,6 +53,11 @@ NEVER_HELD = frozenset(
         "dualembed.linear.iv_design:_Columns",
         "dualembed.linear.iv_rank:Dropped",
         "dualembed.linear.two_stage:IVFit",
+        "dualembed.plot.drawn:Drawn",
+        "dualembed.plot.first_stage:Stage",
+        "dualembed.plot.surface:Dependence",
+        "dualembed.report.html:Drawing",
+        "dualembed.report.picture:Picture",
     }
 )
 

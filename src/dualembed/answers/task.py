@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dualembed.data.roles import ROLES, Role
@@ -127,8 +128,9 @@ class Task:
 class Fitted(Protocol):
     """All that reports, figures and the command line know of a model.
 
-    `uncertainty_` has the spreads that f's standard errors come from, and `witness_` is that of the witness; both are
-    None where there are none. Codings say how tables are coded: f's own, and those that the witness depends on.
+    `uncertainty_` has the spreads that f's standard errors come from, `witness_` is that of the witness, and `sample_`
+    has the points of the rows that means are taken over; each is None where there is none. Codings say how tables are
+    coded: f's own, and those that the witness depends on.
     """
 
     task: Task
@@ -138,6 +140,7 @@ class Fitted(Protocol):
     dual_: DualFunction
     schema_: Schema
     diagnostics_: Any
+    sample_: Any
     fit: Any
 
     @property
@@ -155,6 +158,10 @@ class Fitted(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
     def _codings(self) -> list[Coding]: ...
+
+    def _quantile(self, level: float) -> float: ...
+
+    def _episodes(self, tables: Mapping[str, Any]) -> Any: ...
 
     def _point_codings(self) -> list[Coding]: ...
 

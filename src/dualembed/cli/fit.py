@@ -231,8 +231,9 @@ def _run(request: FitRequest, *, as_json: bool) -> None:
         summary = model.summary()
         beside = compared(model, given.data) if request.compare else None
     with spinner("Writing"):
-        _write(request, model, given.data.columns)
-    with on_interrupt(_written(request)):
+        _save(request, model)
+    # The answer comes first: a report takes its time, and what goes wrong there loses nothing.
+    with on_interrupt(_stopped(request)):
         if as_json:
             more = {} if beside is None else {"comparison": beside.to_dict()}
             print_json({**_document(request, given, summary), **more})
@@ -240,6 +241,11 @@ def _run(request: FitRequest, *, as_json: bool) -> None:
             _print(request, given, summary)
             if beside is not None:
                 print_comparison(beside)
+    if request.report is not None:
+        with on_interrupt(_stopped(request)):
+            _draw(request, model, given.data.columns, request.report)
+        if not as_json:
+            typer.echo(f"Report: {request.report} (open it in a browser)")
 
 
 def _document(request: FitRequest, given: FitData, summary: Summary) -> dict[str, Any]:
@@ -271,8 +277,6 @@ def _print(request: FitRequest, given: FitData, summary: Summary) -> None:
     typer.echo("")
     print_summary(summary)
     typer.echo("")
-    if request.report:
-        typer.echo(f"Report: {request.report} (open it in a browser)")
     typer.echo(f"Model:  {request.out}" if request.out else f"Model:  not kept; {_how_to_keep(request)}")
 
 
@@ -281,12 +285,13 @@ def _how_to_keep(request: FitRequest) -> str:
     return f"add --out {request.table.stem}.dualembed to keep it for `dualembed ask`, `predict` and `score`"
 
 
-def _written(request: FitRequest) -> str:
-    """What an interruption leaves, once all is done but to print it, in words."""
+def _stopped(request: FitRequest) -> str:
+    """What an interruption leaves, once all is done but to print and to draw, in words."""
     from dualembed.cli.console import NOTHING
 
-    files = [f"the {what} {path}" for what, path in (("model", request.out), ("report", request.report)) if path]
-    return f"stopped; {' and '.join(files)} {'are' if len(files) > 1 else 'is'} written" if files else NOTHING
+    if request.out is None:
+        return NOTHING
+    return f"stopped; the model {request.out} is written{', but not the report' if request.report else ''}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,7 +374,7 @@ def _condition(text: str, names: list[str], states: Any, option: str) -> Any:
     return found
 
 
-def _write(request: FitRequest, model: Any, data: Mapping[str, Any]) -> None:
+def _save(request: FitRequest, model: Any) -> None:
     from dualembed.cli.console import NOTHING, on_interrupt
 
     if request.out is not None:
@@ -377,9 +382,15 @@ def _write(request: FitRequest, model: Any, data: Mapping[str, Any]) -> None:
 
         with on_interrupt(NOTHING):
             save(model, request.out)
-    if request.report is not None:
-        from dualembed.report import write_report
 
-        left = NOTHING if request.out is None else f"stopped; the model {request.out} is written, but not the report"
-        with on_interrupt(left):
-            write_report(model, request.report, data=data, command=request.command)
+
+def _draw(request: FitRequest, model: Any, data: Mapping[str, Any], path: Path) -> None:
+    """Write the report; whatever keeps it from being drawn, the sentence says what is there nevertheless."""
+    from dualembed.checks import InputError
+    from dualembed.report import write_report
+
+    try:
+        write_report(model, path, data=data, command=request.command)
+    except Exception as error:
+        kept = "" if request.out is None else f", and the model {request.out} is written"
+        raise InputError(f"the report {path} could not be drawn ({error}); the answer above stands{kept}") from error

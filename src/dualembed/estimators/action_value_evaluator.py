@@ -379,6 +379,10 @@ class ActionValueEvaluator(PolicyValueEstimator):
             )
         return given
 
+    @property
+    def _acted(self) -> bool:
+        return self.policy is None and self.starts_ is not None and self.starts_.words == AT_STARTS
+
     def _policy_actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
         """(coded actions (n, J, a), probabilities (n, J)) that the policy has at the states."""
         if isinstance(self.policy, GaussianPolicy):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -244,6 +244,10 @@ class Answering(Learner):
     def _share_outside(self, question: Question) -> float:
         """The share of what is asked about that lies outside the data, where fits do not know what answers rest on."""
         return share_of(question.flat()[1], question.strays() > 0)
+
+    def _episodes(self, tables: Mapping[str, Any]) -> Any:
+        """What f predicts of whole episodes of the data, beside what they collected; None where there are none."""
+        return None
 
     def _middle(self) -> np.ndarray:
         """The point (1, d) in the middle of the data, as far as the codings know it."""

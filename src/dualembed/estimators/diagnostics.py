@@ -11,10 +11,10 @@ import numpy as np
 from dualembed import checks
 from dualembed.answers import LinearResults
 from dualembed.data.coding import Coding
-from dualembed.estimates import format_number
+from dualembed.estimates import format_number, format_short
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import number_groups
-from dualembed.problems.base import Problem, finite_data, iter_terms
+from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection import HeldOut
 from dualembed.selection.regression import cross_fit, split_blocks
 
@@ -85,7 +85,9 @@ class Diagnostics:
         shares = sorted(self.first_stage, key=lambda each: each[1])[:COLUMNS]
         if not shares:
             return []
-        named = ", ".join(f"{100 * share:.2g} % of the variance of {name}" for name, share in shares)
+        named = ", ".join(
+            f"{told_share(share) if share else 'nothing'} of the variance of {name}" for name, share in shares
+        )
         return [f"On rows left out the instruments predict {named}."]
 
     def __str__(self) -> str:
@@ -104,7 +106,8 @@ class Diagnostics:
             lines.append(f"singular values: {shown}, ...")
         seen = f" (on {self.first_stage_rows:,} rows)" if 0 < self.first_stage_rows < self.rows else ""
         lines += [
-            f"instruments predict {share:.0%} of the variance of {name}{seen}" for name, share in self.first_stage
+            f"instruments predict {told_share(share)} of the variance of {name}{seen}"
+            for name, share in self.first_stage
         ]
         if self.overlap is not None:
             lines.append(f"overlap: {self.overlap}")
@@ -130,35 +133,59 @@ class FirstStage(NamedTuple):
 def first_stage(problem: Problem, names: list[str], instruments: int, *, groups: Any, seed: int) -> FirstStage:
     """How much of every endogenous column's variance the instruments predict on rows left out; nothing for few groups.
 
-    The instruments are the context's first columns. Where controls follow, it is the share of what they leave.
+    The instruments are the context's first columns. Where controls follow, it is the share of what they leave. It is
+    that of a regression of any shape, or of a line in all rows where that predicts better: what hardly moves a column
+    shows in many rows only, and to a line first.
     """
-    sample = {name: column[:LOOKED_AT] for name, column in finite_data(problem).table.items()}
-    terms = next(iter_terms(problem, sample))
-    rng, rows = np.random.default_rng(seed), len(terms.target)
+    points, context = (np.concatenate(each) for each in zip(*map(_columns_of, iter_terms(problem)), strict=True))
+    rng, rows = np.random.default_rng(seed), len(context)
     units = number_groups(None if groups is None else np.asarray(groups)[:rows], rows)
-    if units.max() + 1 < 2 * FOLDS:
+    some = slice(0, LOOKED_AT)
+    few = number_groups(units[some], len(units[some]))
+    if few.max() + 1 < 2 * FOLDS:
         return FirstStage()  # a group on both sides of a regression would tell what is not the instruments' doing
-    blocks, uses = split_blocks(units, FOLDS, rng)
+    blocks, uses = split_blocks(few, FOLDS, rng)
+    folds = split_blocks(units, FOLDS, rng)[0] // 2
 
-    def left(values: np.ndarray, context: np.ndarray) -> float:
-        if not context.shape[1]:
+    def left(values: np.ndarray, given: np.ndarray) -> float:
+        if not given.shape[1]:
             return float(np.var(values))
-        fitted = cross_fit(context, values, blocks, uses=uses, rng=rng)[0]
-        return float(np.mean((values - fitted) ** 2))
+        return float(np.mean((values - cross_fit(given, values, blocks, uses=uses, rng=rng)[0]) ** 2))
 
-    shares = []
+    shares, lines = [], 0
     for column, name in enumerate(names):
-        values, context = np.asarray(terms.points)[:, 0, column], np.asarray(terms.context)
-        share = 1 - left(values, context) / max(left(values, context[:, instruments:]), np.finfo(float).tiny)
-        shares.append((name, float(max(share, 0.0))))
-    return FirstStage(tuple(shares), rows)
+        values = points[:, column]
+        curved, line = (
+            1 - after / max(before, np.finfo(float).tiny)
+            for after, before in (
+                [left(values[some], given[some]) for given in (context, context[:, instruments:])],
+                [_left_by_line(values, given, folds) for given in (context, context[:, instruments:])],
+            )
+        )
+        shares.append((name, float(max(curved, line, 0.0))))
+        lines += line >= curved
+    return FirstStage(tuple(shares), rows if lines == len(names) else len(few))
+
+
+def _columns_of(terms: Any) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(terms.points)[:, 0], np.asarray(terms.context)
+
+
+def _left_by_line(values: np.ndarray, context: np.ndarray, folds: np.ndarray) -> float:
+    """The mean square of what a line in the context leaves of values (n,), each row by a line through other folds."""
+    design = np.column_stack([context, np.ones(len(context))])
+    joined = np.column_stack([design, values])
+    sums = np.stack([joined[folds == fold].T @ joined[folds == fold] for fold in range(FOLDS)])
+    others = sums.sum(axis=0) - sums
+    slopes = np.stack([np.linalg.lstsq(own[:-1, :-1], own[:-1, -1], rcond=1e-12)[0] for own in others])
+    return float(np.mean((values - np.sum(design * slopes[folds], axis=1)) ** 2))
 
 
 def first_stage_warnings(stage: FirstStage, linear: LinearResults | None) -> list[str]:
     """What weak instruments mean, in plain words.
 
-    They are weak where a linear first stage and one of any shape both are: an instrument may move a column in ways that
-    no line shows, and so little that only a line in many rows does.
+    The first-stage F judges, in view of clusters and unequal variances, and where there is none the share on rows left
+    out. Beside a small F that share counts too: an instrument may move a column in ways that no line shows.
     """
     weak = [(name, share) for name, share in stage.shares if stage.rows * share < WEAK * (1 - share)]
     if linear is not None:
@@ -167,13 +194,24 @@ def first_stage_warnings(stage: FirstStage, linear: LinearResults | None) -> lis
     if not weak:
         return []
     strength = (
-        {} if linear is None else {test.column: f", first-stage F {test.statistic:.3g}" for test in linear.first_stage}
+        {}
+        if linear is None
+        else {test.column: f"first-stage F {format_short(test.statistic)}" for test in linear.first_stage}
     )
-    named = ", ".join(f"{name} ({100 * share:.2g} % of its variance{strength.get(name, '')})" for name, share in weak)
+    named = ", ".join(f"{name} ({strength.get(name, told_share(share) + ' of its variance')})" for name, share in weak)
     return [
         f"the instruments are weak for {named}, so that the data say little about its effect and its interval may be "
         "too short; look for stronger instruments"
     ]
+
+
+def told_share(share: float) -> str:
+    """A share in hundredths, of which two digits count however small it is.
+
+    >>> told_share(0.00413), told_share(0.71), told_share(0.0)
+    ('0.41 %', '71 %', '0 %')
+    """
+    return f"{100 * share:.2g} %"
 
 
 def unseen_levels(problem: Problem, codings: Sequence[Coding]) -> list[str]:

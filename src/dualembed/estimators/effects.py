@@ -266,19 +266,31 @@ class Effects(Estimator):
             return super()._summarise()
         headline = self._first_effect(*effects[0])
         findings = self._findings(headline)
+        first = effects[0][0].place.column.name
+        is_slope = headline.question != self._moved(*effects[0]).question
+        slope = {"average_slope": {"column": first, **headline.to_dict()}} if is_slope else {}
         omitted = _omitted_levels([place for _, place in self._places()])
         findings = findings._replace(
             answers=tuple(answer for _, answer in effects),
             about="What moving a column does" + (": f is a straight line" if self._is_line else ", others as they are"),
             subject="change",
             measure=self._measure,
-            facts={**findings.facts, "effects": [_effect(*each) for each in effects], "effects_unshown": omitted},
+            facts={
+                **findings.facts,
+                **slope,
+                "effects": [_effect(*each) for each in effects],
+                "effects_unshown": omitted,
+            },
             remarks=(*findings.remarks, *omitted),
         )
         return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
 
     def _first_effect(self, move: Move, answer: Answer) -> Answer:
-        """What the first column does, in a sentence."""
+        """What the first column does, in a sentence: its move, or what stands for it."""
+        return self._moved(move, answer)
+
+    def _moved(self, move: Move, answer: Answer) -> Answer:
+        """What a move does, in a sentence."""
         words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
         return dataclasses.replace(answer, question=words)
 

@@ -19,7 +19,7 @@ from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, group_numbers, order_at_random, target
 from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
-from dualembed.estimates import format_estimate
+from dualembed.estimates import format_estimate, format_short
 from dualembed.estimators.base import require_2d
 from dualembed.estimators.diagnostics import (
     LOOKED_AT,
@@ -32,7 +32,8 @@ from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
 from dualembed.estimators.effects import QUARTILES, Move
 from dualembed.estimators.learning import RowSample
-from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, unidentified
+from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, outcome_name, unidentified
+from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
@@ -40,6 +41,8 @@ from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
+
+FEW_NAMES = 3  # that a sentence can hold
 
 
 class IVRegressor(RegressorMixin, Econometrics):
@@ -117,6 +120,7 @@ class IVRegressor(RegressorMixin, Econometrics):
     )
 
     linear_: LinearResults | None = None  # models that were saved before it was kept have none
+    outcome_: str = "y"  # likewise; else the name of the outcome's column, where it has one
 
     _once_positional = ("instruments", "controls", "groups")
 
@@ -132,8 +136,11 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     @property
     def task_(self) -> Task:
-        """Effects by instruments, or plain regression without."""
-        return self.task if self.instruments_ is not None else REGRESSION
+        """Effects by instruments, or plain regression without, in the names of the columns."""
+        x = _joined_names(self.coding_)
+        if self.instruments_ is None:
+            return worded(REGRESSION, x=x, y=self.outcome_)
+        return worded(self.task, x=x, y=self.outcome_, z=_joined_names(self.instruments_))
 
     def __init__(
         self,
@@ -428,6 +435,7 @@ class IVRegressor(RegressorMixin, Econometrics):
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
         self._code(table)
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
+        self.outcome_ = outcome_name(table)
         problem, groups = self._problem(table)
         copied = check_outcome(self.schema_.codings, table)
         refusal = self._fit_linear(table, groups)
@@ -550,11 +558,12 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     @property
     def _measure(self) -> str:
-        return "change of the mean of y" if self.instruments_ is None else "effect on y"
+        change = "change of the mean of" if self.instruments_ is None else "effect on"
+        return f"{change} {self.outcome_}"
 
     def _first_effect(self, move: Move, answer: Answer) -> Answer:
         """Of a number with more than two values the mean derivative, which has one error whoever asks for it."""
-        if move.note != QUARTILES or self.uncertainty_ is None:
+        if move.note != QUARTILES or self.uncertainty_ is None or self.sample_ is None:
             return super()._first_effect(move, answer)
         name = move.place.column.name
         found = self.ask(self.mean_derivative(name))
@@ -676,9 +685,15 @@ def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | N
     return InstrumentalVariables(mixed), None if groups is None else groups[order]
 
 
+def _joined_names(coding: Coding) -> str:
+    """The names of columns in a sentence; none where they have none, or are many."""
+    names = [column.name for column in coding.columns]
+    return " and ".join(names) if coding.named and len(names) <= FEW_NAMES else ""
+
+
 def _line_beside(linear: LinearResults) -> str:
     """What a straight line finds, in a sentence."""
-    strength = {test.column: f" (first-stage F {test.statistic:.3g})" for test in linear.first_stage}
+    strength = {test.column: f" (first-stage F {format_short(test.statistic)})" for test in linear.first_stage}
     pairs = [(name, format_estimate(linear.params[name], linear.std_errors[name])) for name in linear.endogenous]
     slopes = ", ".join(f"{value} for {name}{strength.get(name, '')}" for name, value in pairs)
     return f"Two-stage least squares, for which f is a straight line, has a slope of {slopes}."

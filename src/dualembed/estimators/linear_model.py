@@ -39,7 +39,6 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
     Refused where no instrument, or no column of X, varies.
     """
     parts = {role: _columns(coding, getattr(table, role)) for role, coding in codings.items()}
-    named = names_of(table.y) or [*table.names.get("y", ())]
     if "instruments" in parts and not parts["instruments"][1]:
         raise checks.InputError(
             f"no instrument varies ({checks.some(codings['instruments'].names)}), so that nothing tells the effect of "
@@ -57,7 +56,7 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
         values.get("controls"),
         instruments=values.get("instruments"),
         clusters=groups,
-        outcome_name=named[0] if named else "y",
+        outcome_name=outcome_name(table),
         endogenous_names=parts["X"][1],
         exogenous_names=parts["controls"][1] if values.get("controls") is not None else None,
         instrument_names=parts["instruments"][1] if "instruments" in parts else None,
@@ -67,6 +66,11 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
 def term_names(coding: Coding) -> list[str]:
     """What the terms of a table's columns are called: columns that vary, and levels of categories but the first."""
     return [name for column in coding.columns if column.width for name in _names(column)]
+
+
+def outcome_name(table: Table) -> str:
+    """What the outcome is called: its column's name, or y."""
+    return next(iter(table.names.get("y", ()) or names_of(table.y) or ()), "y")
 
 
 def check_outcome(codings: Mapping[str, Coding], table: Table) -> list[str]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question
+from dualembed.data.frames import group_numbers
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, pluralise
-from dualembed.estimators.transitions import TransitionEstimator
+from dualembed.estimators.transitions import TransitionEstimator, first_points
 from dualembed.linear.candidates import Functional
 
 IN_ORDER = 0.5  # share of rows that must lead to the next, for rows to pass for a path
 WHOLE = 0.01  # of a reward after its end, that counts at the start of an episode that passes for whole
+CUT = 0.5  # the same of what the function says of the rest, beyond which nothing could be compared
+FEWEST = 5  # episodes that are compared
 AT_STARTS = "the policy's value over the starts of episodes"
 AT_NEXT = "the policy's value over the next states of the data"
 
@@ -66,6 +70,17 @@ class Returns:
         if len(whole) < 2 or len(whole) <= 0.9 * len(self.earned):
             return None
         return Estimate(float(whole.mean()), float(whole.std(ddof=1) / np.sqrt(len(whole))))
+
+
+class Episodes(NamedTuple):
+    """Discounted returns of n episodes: predicted by f at their start, observed, and which share of the latter is f's.
+
+    What is f's is the discount (n,) of what it says of the last state, where an episode was cut off.
+    """
+
+    predicted: np.ndarray
+    observed: np.ndarray
+    cut: np.ndarray
 
 
 def out_of_order(table: dict[str, Any], labels: Any) -> list[str]:
@@ -121,6 +136,30 @@ class PolicyValueEstimator(TransitionEstimator):
     @abstractmethod
     def _value_at(self, initial_states: Any) -> Question:
         """The question of the policy's value over these states, a sample of where episodes start."""
+
+    @property
+    def _acted(self) -> bool:
+        """Whether the policy is the one that acted."""
+        return True
+
+    def _episodes(self, tables: Mapping[str, Any]) -> Episodes | None:
+        """Predicted and observed returns of episodes that ended, or were cut off late enough to compare them."""
+        table = Table.of(**tables).arranged(self._derives)
+        if table.episodes is None or not self._acted:
+            return None
+        problem, _ = self._problem(table)
+        labels = group_numbers("episodes", table.episodes, problem.source.rows)
+        found = Returns.of(problem.source.table, labels, self.discount, labels)
+        if found is None:
+            return None
+        points = first_points(problem)
+        predicted = self._at(points[np.unique(labels, return_index=True)[1]])
+        beside = found.points.shape[1] < points.shape[1]  # actions, which at the end of an episode nobody knows
+        kept = found.discounts < (WHOLE if beside else CUT)
+        rest = 0.0 if beside else found.discounts * self._at(found.points)
+        if kept.sum() < FEWEST:
+            return None
+        return Episodes(predicted[kept], (found.earned + rest)[kept], found.discounts[kept])
 
     def _value_at_starts(self, question: Question) -> Answer:
         """The answer to the question of the policy's value where episodes start."""

@@ -61,12 +61,12 @@ class TransitionEstimator(Estimator):
 
     def _keep_sample(self, problem: Any, table: Table) -> None:
         """Keep some of the places that rows start from, besides earlier ones."""
-        points = _first_points(problem)
+        points = first_points(problem)
         self.sample_ = RowSample.of(points, points, seed=0, before=self.sample_)
 
     def _levels(self, problem: Any, before: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers of the levels that the problem's rows start with, and those that are known already."""
-        points = _first_points(problem)
+        points = first_points(problem)
         found = [np.unique(column.numbers_at(points[:, own])).tolist() for column, own in self._categories()]
         return tuple(
             tuple(sorted({*each, *known})) for each, known in zip(found, before or [()] * len(found), strict=True)
@@ -147,7 +147,7 @@ class TransitionEstimator(Estimator):
         return found if table.groups is None else group_numbers("groups", table.groups, rows)
 
 
-def _first_points(problem: Any) -> np.ndarray:
+def first_points(problem: Any) -> np.ndarray:
     """Where the problem's rows start, (n, d): states, with actions beside them where there are any."""
     table = problem.source.table
     return np.concatenate([table[name] for name in ("state", "action") if name in table], axis=1)

@@ -201,6 +201,17 @@ class LinearFit(eqx.Module):
         spread = self.candidates.ask([(1.0, Functional(points[:, None], shares[:, None]))])
         return Estimate(float(spread.value), float(np.hypot(spread.stderr, self.extrapolation(points, shares))))
 
+    def averages(self, points: Floats, less: Floats | None = None) -> tuple[Floats, Floats]:
+        """(means of f over each of G sets of points (G, n, d), their standard errors), in one pass.
+
+        With `less` (n, d) they are differences to the mean over those.
+        """
+        others = np.empty((0, *points.shape[1:])) if less is None else less[None]
+        spread = self.candidates.averages(np.concatenate([points, others]), less=less is not None)
+        away = self.outside(points.reshape(-1, points.shape[2])).reshape(len(points), -1).mean(axis=1)
+        beyond = 0.0 if less is None else float(self.outside(less).mean())
+        return spread.value, np.hypot(spread.stderr, self.size * (away + beyond))
+
     def extrapolation(self, points: Floats, shares: Floats) -> float:
         """What f may be off by at points (n, d) outside the data: one standard deviation of it for each of theirs."""
         return float(self.size * np.mean(np.abs(shares) * self.outside(points)))

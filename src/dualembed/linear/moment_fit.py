@@ -17,7 +17,7 @@ from dualembed.kernels import Kernel
 from dualembed.linear.sums import Sums, gather_moments, gather_scores
 from dualembed.linear.system import MomentSystem, pseudo_inverse
 from dualembed.problems.base import Problem, iter_terms
-from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
+from dualembed.spaces.features import FeatureMap, evaluate_features, mean_features, to_numpy
 from dualembed.spaces.linear import LinearFunction
 
 ROUNDS = 3  # of the noise and the penalty in turn, where rows are added
@@ -192,6 +192,29 @@ class Spread(eqx.Module):
             raise checks.InputError(f"weights must have shape ({len(psi)},), one for each point, not {weights.shape}")
         row = weights @ psi
         return Estimate(float(row @ self.weights), float(np.linalg.norm(row @ self.root)))
+
+    def averages(self, points: Floats, less: Floats | None = None) -> tuple[Floats, Floats]:
+        """Evaluate the mean of f over each of many sets of points, in one pass, or how it differs from that over one.
+
+        Parameters
+        ----------
+        points : array of shape (G, n, d)
+            The sets, taken as given.
+        less : array of shape (n, d), optional
+            The set whose mean is taken away from each.
+
+        Returns
+        -------
+        values : array of shape (G,)
+            The means.
+        errors : array of shape (G,)
+            Standard errors, of the differences where there are such.
+        """
+        features = to_numpy(self.features)
+        rows = mean_features(features, points)
+        if less is not None:
+            rows = rows - mean_features(features, less[None])
+        return np.asarray(rows @ self.weights), np.linalg.norm(rows @ self.root, axis=1)
 
     def covariance(self, sums: Sequence[tuple[Floats, Floats]]) -> Floats:
         """The covariance of several sums Σ coefficients f(points).

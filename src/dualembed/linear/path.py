@@ -19,7 +19,7 @@ from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
-from dualembed.spaces.features import FeatureMap, evaluate_functions
+from dualembed.spaces.features import FeatureMap, evaluate_functions, mean_features
 from dualembed.tuning import SEARCH
 
 FEWEST_CARRIERS = 20  # groups, below which those that carry an answer cannot be told from the others
@@ -170,6 +170,22 @@ class Average(eqx.Module):
                 moves = (value - value.mean())[inside] / len(value)
                 influence += factor * np.bincount(part.groups[inside], moves, minlength=len(influence))
         return self.combine(values, influence)
+
+    def averages(self, points: Floats, *, less: bool = False) -> Estimates:
+        """The mean of f over each of G sets of given points (G, n, d); where `less`, less that over the last set."""
+
+        def rows(path: RidgePath) -> Floats:
+            found = mean_features(path.features, points)
+            return found[:-1] - found[-1] if less else found
+
+        def values(path: RidgePath, found: Floats) -> Floats:
+            answers = np.moveaxis(path.weights @ found.T, 1, 2)  # (E, G, K + 2)
+            return np.asarray(answers)
+
+        known = [rows(path) for path in self.paths]
+        influence = np.sum([found @ own for found, own in zip(known, self.influence, strict=True)], axis=0)
+        offset = 0.0 if self.offset is None else values(self.offset, rows(self.offset))
+        return self.combine([values(*each) + offset for each in zip(self.paths, known, strict=True)], influence)
 
     def each(self, parts: Sequence[tuple[float, Functional]]) -> list[Floats]:
         """The sum of factor times functional of every candidate, each way: (E, K + 2) for each path."""

@@ -18,20 +18,20 @@ CYCLE = (BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE)
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (3, 1, 1, 1)), (0, (6, 2)))  # the same without colour
 
 
-def axes_for(ax: Axes | None) -> Axes:
-    """The axes, or those of a new figure that a notebook shows."""
+def axes_for(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
+    """The axes, or those of a new figure that a notebook shows, of that size in inches."""
     if ax is not None:
         return ax
     from matplotlib import pyplot
 
-    made: Axes = pyplot.subplots(figsize=SIZE, layout="constrained")[1]
+    made: Axes = pyplot.subplots(figsize=size or SIZE, layout="constrained")[1]
     return made
 
 
-def label(text: Any) -> str:
+def label(text: Any, most: int = LONGEST) -> str:
     """A name as matplotlib may show it: on one line, not too long, dollar signs no mathematics."""
     line = " ".join(str(text).split())
-    short = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    short = line if len(line) <= most else line[: most - 1] + "…"
     return short.replace("$", r"\$")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -23,6 +23,7 @@ BACKGROUND = 400  # of these, over which other columns are averaged
 TOLD = 4  # columns of a point that are named
 INSIDE = 0.5, 99.5  # percentiles of a column between which it is drawn
 GRID = 80  # values of a number
+NORMAL = float(norm.ppf(0.975))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +90,50 @@ def describe_point(axes: Sequence[Axis], point: Floats) -> str:
     return ", ".join([*named, *(["…"] if len(axes) > TOLD else [])]) or "where nothing varies"
 
 
+class Dependence(NamedTuple):
+    """Values of a function along one column, and their standard errors, where there are some."""
+
+    axis: Axis
+    grid: np.ndarray
+    values: Floats
+    std: Floats | None
+
+    @property
+    def marked(self) -> bool:
+        """Whether it is of single values, each with a mark: levels, or the two values of a number."""
+        return bool(self.axis.levels) or len(self.grid) == 2
+
+    @property
+    def names(self) -> list[str]:
+        """The grid's values in words."""
+        return [str(each) if self.axis.levels else format_number(float(each)) for each in self.grid]
+
+    def half(self, unit: float) -> Floats:
+        """Half the length of intervals of so many standard errors."""
+        return np.zeros(len(self.values)) if self.std is None else unit * self.std
+
+    def columns(self, unit: float) -> dict[str, list[Any]]:
+        """All that is drawn of it, as columns of a table."""
+        count, half = len(self.grid), self.half(unit)
+        known = self.std is not None
+        return {
+            "column": [self.axis.name] * count,
+            "at": [None] * count if self.axis.levels else [float(each) for each in self.grid],
+            "level": [str(each) for each in self.grid] if self.axis.levels else [None] * count,
+            "estimate": self.values.tolist(),
+            "std_error": self.std.tolist() if self.std is not None else [None] * count,
+            "conf_low": (self.values - half).tolist() if known else [None] * count,
+            "conf_high": (self.values + half).tolist() if known else [None] * count,
+        }
+
+
 @dataclasses.dataclass(frozen=True)
 class Surface:
     """A function of coded points; `spreads` are what its standard errors come from, the largest of which counts.
 
     `rows` (n, d) are coded points of the data, or None; they are in an order of chance, so that the first of them stand
-    for all.
+    for all. `unit` is how many standard errors a 95 % interval reaches to either side, and `sample` are the rows that
+    the model itself takes means over, where it keeps some.
     """
 
     symbol: str
@@ -103,11 +142,8 @@ class Surface:
     call: Callable[[Floats], Any]
     spreads: tuple[Spread, ...]
     rows: Floats | None
-
-    @property
-    def unit(self) -> float:
-        """How many standard errors a 95 % interval reaches to either side."""
-        return self.spreads[0].quantile(0.95) if self.spreads else float(norm.ppf(0.975))
+    unit: float = NORMAL
+    sample: Floats | None = None
 
     def evaluate(self, points: Floats) -> tuple[Floats, Floats | None]:
         """(values, standard errors), each (n,), at points (n, d); None where there are no standard errors."""
@@ -118,10 +154,17 @@ class Surface:
 
     def average(self, points: Floats) -> tuple[float, float | None]:
         """(the mean of f over points (n, d), its standard error)."""
+        values, std = self.averages(points[None])
+        return float(values[0]), None if std is None else float(std[0])
+
+    def averages(self, points: Floats, less: Floats | None = None) -> tuple[Floats, Floats | None]:
+        """(means of f over sets of points (G, n, d), their standard errors), less that over one set (n, d) if given."""
         if not self.spreads:
-            return float(np.mean(np.asarray(self.call(points), dtype=np.float64))), None
-        means = [spread.average(points) for spread in self.spreads]
-        return means[0].value, max(mean.stderr for mean in means)
+            means = np.asarray(self.call(points.reshape(-1, points.shape[2])), dtype=np.float64)
+            means = means.reshape(len(points), -1).mean(axis=1)
+            return means - (0.0 if less is None else np.mean(np.asarray(self.call(less), dtype=np.float64))), None
+        found = [spread.averages(points, less) for spread in self.spreads]
+        return found[0][0], np.max([errors for _, errors in found], axis=0)
 
     def background(self) -> Floats:
         """Points over which other columns are averaged: rows of the data, or their middle (of categories the first)."""
@@ -130,13 +173,33 @@ class Surface:
         return middle_of(self.axes, self.dimension)
 
     def grid(self, axis: Axis, count: int = GRID) -> np.ndarray:
-        """Values of a column at which it is drawn: levels, or the data's range, or the mean ± 2 standard deviations."""
+        """Values of a column at which it is drawn: levels, or the data's range, or the mean ± 2 standard deviations.
+
+        Of a number with two values these are all.
+        """
         if axis.levels:
             values = np.empty(len(axis.levels), dtype=object)
             values[:] = axis.levels
             return values
-        low, high = self.quantiles(axis, INSIDE)
-        return np.linspace(low, high, count)
+        if (both := self.both(axis)) is not None:
+            return both
+        return np.linspace(*self.ends(axis), count)
+
+    def ends(self, axis: Axis) -> tuple[float, float]:
+        """Between which values a column of numbers is drawn."""
+        return self.quantiles(axis, INSIDE)
+
+    def both(self, axis: Axis) -> np.ndarray | None:
+        """The two values of a number that has no others, as 0 and 1; None of other columns."""
+        rows = self.rows if self.rows is not None else self.sample
+        if rows is None or axis.levels:
+            return None
+        places = np.unique(rows[:, axis.start])
+        if len(places) != 2:
+            return None
+        moved = np.zeros((2, rows.shape[1]))
+        moved[:, axis.start] = places
+        return np.array([float(f"{value:.9g}") for value in axis.decode(moved)])  # coding may miss by a rounding
 
     def quantiles(self, axis: Axis, percentiles: tuple[float, float]) -> tuple[float, float]:
         """Two percentiles of a column of numbers over the data; without data those of a normal column, within ± 2."""
@@ -146,14 +209,29 @@ class Surface:
         low, high = np.clip(norm.ppf(np.asarray(percentiles) / 100), -2.0, 2.0)
         return axis.column.mean + low * axis.column.scale, axis.column.mean + high * axis.column.scale
 
-    def dependence(self, axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """(grid, means of f with the column at each value of it, their standard errors)."""
-        grid, base = self.grid(axis), self.background()
-        if len(base) == 1:
-            return grid, *self.evaluate(axis.with_value(np.repeat(base, len(grid), axis=0), grid))
-        means = [self.average(axis.with_value(base, value)) for value in grid]
-        std = None if not self.spreads else np.array([each[1] for each in means], dtype=np.float64)
-        return grid, np.array([each[0] for each in means]), std
+    def dependence(self, axis: Axis, count: int = GRID) -> Dependence:
+        """f with the column at each value of a grid, averaged over the others."""
+        return self.dependences([axis], count)[0]
+
+    def dependences(self, axes: Sequence[Axis], count: int = GRID) -> list[Dependence]:
+        """The same for several columns, in one pass over all points of all grids."""
+        base = self.background()
+        grids = [self.grid(axis, count) for axis in axes]
+        values, std = self.averages(_moved(base, axes, grids))
+        ends = np.cumsum([len(grid) for grid in grids])[:-1]
+        errors = [None] * len(axes) if std is None else np.split(std, ends)
+        return [Dependence(*each) for each in zip(axes, grids, np.split(values, ends), errors, strict=True)]
+
+    def contrasts(self, axes: Sequence[Axis], starts: Sequence[Any], count: int = GRID) -> list[Dependence]:
+        """By how much f differs from what it is with a column at its start, as it moves, on average over rows."""
+        base, found = self.background() if self.sample is None else self.sample, []
+        for axis, start in zip(axes, starts, strict=True):
+            grid = self.grid(axis, count)
+            if not axis.levels and not np.any(np.isclose(grid, start, rtol=1e-9, atol=0)):
+                grid = np.sort(np.append(grid, start))
+            values, std = self.averages(_moved(base, [axis], [grid]), axis.with_value(base, start))
+            found.append(Dependence(axis, grid, values, std))
+        return found
 
     def axis(self, column: str) -> Axis:
         """The axis of the column with this name."""
@@ -166,12 +244,19 @@ class Surface:
         )
 
 
+def _moved(base: Floats, axes: Sequence[Axis], grids: Sequence[np.ndarray]) -> Floats:
+    """The rows (n, d) once for each value of each grid, with the column at it: (G, n, d)."""
+    return np.stack([axis.with_value(base, value) for axis, grid in zip(axes, grids, strict=True) for value in grid])
+
+
 def function_surface(model: Fitted, data: Any = None) -> Surface:
     """The function f that a model has learnt."""
     _check_fitted(model)
     spreads = () if model.uncertainty_ is None else tuple(model.uncertainty_.spreads)
     tables = tables_of(model, data)
-    return _surface(model.task_.label, model._point_codings(), model.function_, spreads, tables)
+    surface = _surface(model.task_.label, model._point_codings(), model.function_, spreads, tables)
+    sample = None if model.sample_ is None else model.sample_.points
+    return dataclasses.replace(surface, unit=model._quantile(0.95), sample=sample)
 
 
 def witness_surface(model: Fitted, data: Any = None) -> Surface:

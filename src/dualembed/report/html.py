@@ -8,7 +8,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dualembed.estimates import format_number
 
@@ -106,31 +106,49 @@ def percent(share: float) -> str:
 
 
 SIZE = (4.2, 2.9)  # inches: at this width letters stay readable on a telephone
+NARROW = "(max-width: 34rem)"  # windows for which there may be a drawing of their own
 
 
-def image(draw: Callable[[Axes], Any], alternative: str, *, size: tuple[float, float] = SIZE) -> Markup:
-    """<img> of what `draw` does to axes, as SVG in its address; an image of its own, so that no two share names."""
+class Drawing(NamedTuple):
+    """What is drawn into axes of a size in inches."""
+
+    draw: Callable[[Axes], Any]
+    size: tuple[float, float] = SIZE
+
+
+def image(drawing: Drawing, alternative: str, narrow: Drawing | None = None) -> Markup:
+    """<img> of a drawing, as SVG in its address; an image of its own, so that no two share names.
+
+    With a `narrow` drawing it is a <picture>, which shows that on a telephone.
+    """
+    width, height = (round(96 * side) for side in drawing.size)
+    tag = f'<img src="{_address(drawing)}" alt="{text(alternative)}" width="{width}" height="{height}">'
+    if narrow is None:
+        return Markup(tag)
+    small = tuple(round(96 * side) for side in narrow.size)
+    source = f'<source media="{NARROW}" srcset="{_address(narrow)}" width="{small[0]}" height="{small[1]}"/>'
+    return Markup(f"<picture>{source}{tag}</picture>")
+
+
+def _address(drawing: Drawing) -> str:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, layout="constrained")
-    draw(figure.subplots())
+    made = Figure(figsize=drawing.size, layout="constrained")
+    drawing.draw(made.subplots())
     written = io.BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "dualembed"}), warnings.catch_warnings():
         # Letters that matplotlib's font lacks are the browser's to draw; only their widths are guessed here.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-    address = "data:image/svg+xml;base64," + base64.b64encode(written.getvalue()).decode()
-    width, height = (round(96 * side) for side in size)
-    tag = f'<img src="{address}" alt="{text(alternative)}" width="{width}" height="{height}">'
-    return Markup(tag)
+        made.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(written.getvalue()).decode()
 
 
-def figure(draw: Callable[[Axes], Any], caption: str, alternative: str) -> Markup:
+def figure(drawing: Drawing, caption: str, alternative: str, narrow: Drawing | None = None) -> Markup:
     """<figure> with a caption; `alternative` says in words what there is to see."""
-    return element("figure", image(draw, alternative), element("figcaption", caption))
+    return element("figure", image(drawing, alternative, narrow), element("figcaption", caption))
 
 
-def gallery(figures: list[Markup]) -> Markup:
+def gallery(figures: list[Markup], name: str = "") -> Markup:
     """Figures side by side where there is room."""
-    return element("div", *figures, class_="gallery" if len(figures) > 1 else "single")
+    return element("div", *figures, class_=name or ("gallery" if len(figures) > 1 else "single"))

@@ -14,17 +14,18 @@ import numpy as np
 from dualembed.answers.summary import Summary, verdict_text
 from dualembed.answers.task import Fitted
 from dualembed.data.coding import Coding, ColumnCoding
+from dualembed.data.frames import names_of
+from dualembed.data.roles import ROLES
 from dualembed.estimates import format_estimate
 from dualembed.files import write_atomically
-from dualembed.plot.figures import dependence, draw, leading
-from dualembed.plot.surface import Surface, column_names, function_surface, tables_of
+from dualembed.plot.surface import column_names, tables_of
+from dualembed.progress import track
 from dualembed.report import trust
 from dualembed.report.html import (
     Markup,
     across,
     element,
     figure,
-    gallery,
     image,
     listed,
     number,
@@ -34,12 +35,13 @@ from dualembed.report.html import (
     table,
     text,
 )
+from dualembed.report.picture import Picture, picture_of, surface_of, whole_function
 
-PANELS = 9
 MOST = 30  # answers of a table
 LABELS = ("episodes", "groups")
 SHOWN_LEVELS = 6
-CARD = (3.2, 2.2)  # inches
+CARD = (3.4, 2.4)  # inches
+PATIENCE = 0.0  # seconds before a bar appears: those who wait for a report have their answer already
 PACKAGES = ("dualembed", "jax", "numpy", "scikit-learn")
 
 
@@ -72,29 +74,30 @@ def write_report(
 
 def page(model: Fitted, *, data: Any = None, command: str | None = None, title: str | None = None) -> str:
     """The page as text."""
-    surface, tables = function_surface(model, data), tables_of(model, data)
+    surface, tables = surface_of(model, data), tables_of(model, data)
     summary, task = model.summary(), model.task_
     learnt = f"What is learnt is {task.function}."
     sections: list[tuple[str, str, Callable[[], Any]]] = [
+        ("answer", "The answer", lambda: answer_section(summary, picture_of(model, summary, surface, tables), menu)),
         ("question", "What was asked", lambda: element("div", paragraph(task.question), paragraph(learnt))),
         ("data", "The data", lambda: data_section(model, summary, tables)),
-        ("answer", "The answer", lambda: answer_section(summary)),
-        ("function", "The learnt function", lambda: _function(surface)),
-        ("wrong", "Where it is still wrong", lambda: trust.witness_section(model, tables)),
         ("errors", "How wrong, honestly", lambda: trust.error_section(model, summary)),
         ("trust", "Warnings and diagnostics", lambda: trust.diagnostics_section(model, summary, tables)),
+        ("function", "The learnt function", lambda: _shown(whole_function(surface))),
+        ("wrong", "Where it is still wrong", lambda: trust.witness_section(model, tables)),
         ("choices", "What was chosen", lambda: _choices(summary)),
         ("reproduce", "How to reproduce it", lambda: _reproduce(model, command)),
     ]
     links = listed(element("a", name, href=f"#{anchor}") for anchor, name, _ in sections)
-    body = [
-        element("section", element("h2", name), content(), id=anchor, tabindex="-1")
-        for anchor, name, content in sections
-    ]
-    return _document(title or task.title, element("nav", links, aria_label="Sections"), body)
+    menu, body = element("nav", links, aria_label="Sections"), []
+    with track(len(sections), "Drawing the report ...", patience=PATIENCE) as tracker:
+        for number, (anchor, name, content) in enumerate(sections):
+            body.append(element("section", element("h2", name), content(), id=anchor, tabindex="-1"))
+            tracker.advance(to=number + 1)
+    return _document(title or task.title, body)
 
 
-def _document(title: str, navigation: Markup, body: list[Markup]) -> str:
+def _document(title: str, body: list[Markup]) -> str:
     style = resources.files("dualembed.report").joinpath("page.css").read_text(encoding="utf-8")
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -102,8 +105,7 @@ def _document(title: str, navigation: Markup, body: list[Markup]) -> str:
         f"<title>{text(title)}</title><style>{style}</style>"
     )
     skip = element("a", "Skip to the answer", href="#answer", class_="skip")
-    header = element("header", element("h1", title), navigation)
-    main = element("main", *body)
+    header, main = element("header", element("h1", title)), element("main", *body)
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{skip}{header}{main}</body></html>\n'
 
 
@@ -145,7 +147,14 @@ def _coded(model: Fitted, tables: Mapping[str, Any]) -> Iterator[list[Any]]:
         points = coding.encode(tables[role])
         for name, column, start in zip(column_names(coding), coding.columns, coding.starts, strict=True):
             seen = column.decode(points[:, start : start + column.width]) if column.width else np.empty(0)
-            yield [name, role, *_range(column, seen)]
+            yield [name, _what(model, role), *_range(column, seen)]
+
+
+def _what(model: Fitted, role: str) -> str:
+    """What a column is."""
+    if role in ("X", "y"):
+        return "outcome" if role == "y" else "treatment" if "instruments" in _codings(model) else "x"
+    return ROLES[role].word.replace("_", " ")
 
 
 def _range(column: ColumnCoding, seen: np.ndarray) -> list[Any]:
@@ -172,69 +181,55 @@ def _vectors(model: Fitted, tables: Mapping[str, Any]) -> Iterator[list[Any]]:
         if name in coded or values.dtype.kind not in "iufb" or values.size != len(values.ravel()):
             continue
         values = values.astype(np.float64).ravel()
-        yield [name, "numbers", float(values.min()), float(np.median(values)), float(values.max())]
+        called = (model.columns_ or {}).get(ROLES[name].word) or names_of(given) or [name]
+        yield [called[0], _what(model, name), float(values.min()), float(np.median(values)), float(values.max())]
 
 
 def _known_columns(model: Fitted) -> Iterator[list[Any]]:
     for role, coding in _codings(model).items():
         for name, column in zip(column_names(coding), coding.columns, strict=True):
             if not column.width or column.levels:
-                yield [name, role, *_range(column, np.empty(0))]
+                yield [name, _what(model, role), *_range(column, np.empty(0))]
             else:
-                yield [name, role, column.mean, column.scale]
+                yield [name, _what(model, role), column.mean, column.scale]
 
 
-def answer_section(summary: Summary) -> Markup:
-    """The headline with the verdict on it, and what else there is to say in numbers."""
-    headline, findings = summary.headline, summary.findings
-    sentence = element("strong", proper(f"{headline.title} is {headline.text()}."))
-    parts = [paragraph(sentence, class_="answer")]
-    if headline.verdict is not None:
-        judged = verdict_text(headline).removeprefix(str(headline.verdict))
-        parts.append(paragraph("This answer is ", element("strong", str(headline.verdict)), judged))
-    parts += [paragraph(f"{each[:1].upper()}{each[1:]}.") for each in headline.warnings]
-    if np.isfinite(headline.stderr):
-        parts.append(paragraph("What stands after ± is one standard error."))
-    parts += [paragraph(proper(each)) for each in findings.remarks]
+def answer_section(summary: Summary, picture: Picture, menu: Markup) -> Markup:
+    """The headline, its verdict, warnings and picture, which are the first screen; a menu; and what else was found."""
+    findings = summary.findings
+    first = element("div", element("div", *headline_parts(summary)), _shown(picture), class_="first")
+    parts = [paragraph(proper(each)) for each in findings.remarks]
     if findings.answers:
         heads, rows = summary.table()
         parts.append(table(findings.about, heads, [list(map(proper, row)) for row in rows[:MOST]]))
     if len(findings.answers) > MOST:
         parts.append(paragraph(f"{len(findings.answers) - MOST} more are not shown."))
-    return element("div", *parts)
+    return element("div", first, menu, element("div", *parts, class_="details"))
 
 
-def _function(surface: Surface) -> Markup:
-    bands = _intervals(surface)
-    if len(surface.axes) <= 2:
-        names = " and ".join(axis.name for axis in surface.axes)
-        caption = f"{surface.symbol} against {names}; {bands}"
-        return gallery([figure(lambda ax: draw(ax, surface), caption, f"The {surface.symbol} against {names}")])
-    axes = leading(surface, PANELS)
-    how = "averaged over the rows of the data" if surface.rows is not None else "at their middle"
-    note = f"One panel for each column, with the other columns {how}; {bands}."
-    if len(axes) < len(surface.axes):
-        note += f" Shown are the {len(axes)} of {len(surface.axes)} columns that move it most."
-    drawn = [
-        figure(
-            lambda ax, axis=axis: dependence(ax, surface, axis),  # type: ignore[misc]
-            f"{surface.symbol} along {axis.name}",
-            f"The {surface.symbol} along {axis.name}, with 95 % intervals",
-        )
-        for axis in axes
-    ]
-    return element("div", paragraph(note), gallery(drawn))
+def headline_parts(summary: Summary) -> list[Markup]:
+    """The answer in a sentence, the verdict on it, what to worry about, and what it rests on."""
+    headline = summary.headline
+    sentence = element("strong", proper(f"{headline.title} is {headline.text()}."))
+    parts = [paragraph(sentence, class_="answer")]
+    if headline.verdict is not None:
+        judged = verdict_text(headline).removeprefix(str(headline.verdict))
+        kind = f"verdict {str(headline.verdict).replace(' ', '-')}"
+        parts.append(paragraph("This answer is ", element("strong", str(headline.verdict)), judged, class_=kind))
+    return [*parts, trust.warnings(summary), _note(summary)]
 
 
-def _intervals(surface: Surface) -> str:
-    """What the figures' bands and lines are."""
-    if not surface.spreads:
-        return "this solver gives no intervals"
-    if len(surface.axes) == 2 and not any(axis.levels for axis in surface.axes):
-        return "dashed lines are standard errors"
-    return (
-        "bands and bars are 95 % intervals" if any(axis.levels for axis in surface.axes) else "bands are 95 % intervals"
-    )
+def _note(summary: Summary) -> Markup:
+    """What the answer rests on."""
+    notes = [f"From {summary.rows:,} {summary.task.row}s.", *trust.strengths(summary)]
+    notes += ["What stands after ± is one standard error."] if np.isfinite(summary.headline.stderr) else []
+    return paragraph(proper(" ".join(notes)), class_="note")
+
+
+def _shown(picture: Picture) -> Markup:
+    """A picture with its caption, as wide as there is room where it has many panels."""
+    drawn = figure(picture.drawing, picture.caption, picture.alternative, picture.narrow)
+    return element("div", drawn, class_="single" if picture.narrow is None else "single wide-figure")
 
 
 def _choices(summary: Summary) -> Markup:
@@ -272,7 +267,7 @@ def _version(package: str) -> str:
 
 
 def card(model: Fitted) -> str:
-    """A card in HTML, as notebooks show it: settings, what was learnt, its honest error, warnings, a small figure.
+    """A card in HTML, as notebooks show it: the answer, its verdict, its warnings and a small picture of it.
 
     Parameters
     ----------
@@ -288,7 +283,8 @@ def card(model: Fitted) -> str:
     head = element("p", element("strong", type(model).__name__), *_changed(model), class_="name")
     body = [head]
     if model.__sklearn_is_fitted__():
-        body += [element("div", element("div", *_facts(model.summary())), _figure(model), class_="fitted")]
+        summary = model.summary()
+        body += [element("div", element("div", *_facts(summary)), _figure(model, summary), class_="fitted")]
     else:
         body.append(paragraph("Not fitted yet."))
     return element("style", Markup(style)) + element("div", *body, class_="dualembed-card")
@@ -308,23 +304,21 @@ def _changed(model: Fitted) -> list[Any]:
 
 
 def _facts(summary: Summary) -> list[Markup]:
+    """The answer, its verdict and its warnings, in few words."""
     headline, error = summary.headline, summary.error
     judged = "" if headline.verdict is None else f", which is {headline.verdict}"
-    facts = [
-        f"Learnt from {summary.rows:,} {summary.task.row}s: {summary.task.function}.",
-        proper(f"{headline.title} is {headline.text()}{judged}."),
-    ]
+    sentence = proper(f"{headline.title} is {headline.text()}{judged}.")
+    facts = [paragraph(element("strong", sentence), class_="answer")]
+    facts += [trust.warnings(summary)] if summary.warnings else []
+    facts.append(_note(summary))
     if error is not None:
         size = proper(format_estimate(error.value, error.stderr))
-        facts.append(f"Honest held-out error {size}; squared residuals would say {number(error.squared)}.")
-    facts += [f"{step.question}: {step.answer}" for step in summary.selection[:2]]
-    return [*map(paragraph, facts), *([trust.warnings(summary)] if summary.warnings else [])]
+        told = f"Honest held-out error {size}; squared residuals would say {number(error.squared)}."
+        facts.append(paragraph(told, class_="note"))
+    return facts
 
 
-def _figure(model: Fitted) -> Markup:
-    """f, or how it depends on the column that moves it most."""
-    surface = function_surface(model)
-    if len(surface.axes) <= 2:
-        return image(lambda ax: draw(ax, surface), f"The {surface.symbol}", size=CARD)
-    (axis,) = leading(surface, 1)
-    return image(lambda ax: dependence(ax, surface, axis), f"The {surface.symbol} along {axis.name}", size=CARD)
+def _figure(model: Fitted, summary: Summary) -> Markup:
+    """The picture of the answer, small."""
+    picture = picture_of(model, summary, surface_of(model), {}, CARD)
+    return image(picture.drawing, picture.alternative)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualembed import checks, plot
 from dualembed.answers.summary import Summary
 from dualembed.answers.task import Fitted
-from dualembed.estimates import format_estimate
-from dualembed.plot.figures import SIGNIFICANT, leading, remaining
+from dualembed.estimates import format_estimate, format_short
+from dualembed.plot.figures import panel_size, panels
+from dualembed.plot.first_stage import Stage, draw_stages, stages_of
 from dualembed.plot.surface import Surface, witness_surface
+from dualembed.plot.trust import SIGNIFICANT, failures, remaining
 from dualembed.report.html import (
+    Drawing,
     Markup,
     element,
     figure,
@@ -27,7 +31,10 @@ from dualembed.report.html import (
 )
 from dualembed.selection import HeldOut
 
-PANELS = 6
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PANELS = 8
 WORST = 5  # contexts
 VAGUE = 0.1  # standard error of a share, above which it is not given
 APART = 0.5  # standard deviations between contexts that are listed
@@ -45,15 +52,24 @@ def witness_section(model: Fitted, tables: dict[str, Any]) -> Markup:
         "two standard errors; what lies outside of them is marked, and up to one in twenty does by chance. "
         "It is an estimate, and a smooth one: what it is too smooth to show, the honest error below counts."
     )
-    drawn = [
-        figure(
-            lambda ax, axis=axis: remaining(ax, surface, axis),  # type: ignore[misc]
-            f"Remaining error along {axis.name}",
-            f"Remaining error of the equation along {axis.name}, with two standard errors on either side",
-        )
-        for axis in leading(surface, PANELS)
-    ]
-    parts = [paragraph(asked, " ", note), gallery(drawn)]
+    drawn = failures(surface, PANELS)
+    if len(surface.axes) == 1:
+        name = surface.axes[0].name
+        caption = f"Remaining error along {name}"
+        shown = figure(Drawing(lambda ax: remaining(ax, surface, drawn[0])), caption, caption)
+        parts = [paragraph(asked, " ", note), gallery([shown])]
+    else:
+        kept = {each.axis.name for each in drawn}
+        left = [axis.name for axis in surface.axes if axis.name not in kept]
+        caption = "Remaining error along each column, all on one scale."
+        caption += f" Not drawn, since it differs less from zero there: {', '.join(left)}." if left else ""
+
+        def draw(across: int) -> Drawing:
+            size = panel_size(len(drawn), across)
+            return Drawing(lambda ax: panels(ax, surface, drawn, remaining, across=across, unit=SIGNIFICANT), size)
+
+        shown = figure(draw(4), caption, f"{caption} Two standard errors stand on either side.", draw(2))
+        parts = [paragraph(asked, " ", note), gallery([shown], "single wide-figure")]
     if surface.rows is not None:
         parts += list(_worst(surface))
     return element("div", *parts)
@@ -103,7 +119,7 @@ def error_section(model: Fitted, summary: Summary) -> Markup:
         "that hide the noise. The honest error leaves it out; being an estimate, it may come out slightly below zero."
     )
     drawn = figure(
-        lambda ax: plot.errors(model, ax=ax),
+        Drawing(lambda ax: plot.errors(model, ax=ax), (4.2, 2.0)),
         "The honest error beside the naive ones",
         f"Bars: honest error {number(error.value)}, squared residuals {number(error.squared)} on rows left out "
         f"and {number(error.fitted)} on rows fitted",
@@ -130,12 +146,14 @@ def diagnostics_section(model: Fitted, summary: Summary, tables: dict[str, Any])
     """Warnings first, then the numbers in plain words, with figures."""
     diagnostics = summary.diagnostics
     parts = [warnings(summary), listed(map(proper, diagnostics.sentences()))]
-    drawn = []
+    drawn = _first_stages(model, tables)
     if diagnostics.singular_values is not None:
         drawn.append(
             figure(
-                lambda ax: plot.singular_values(model, ax=ax),
-                "How much the contexts tell of each direction of f: 1 is all, near 0 next to nothing",
+                Drawing(lambda ax: plot.singular_values(model, ax=ax)),
+                "How much the contexts show of each direction of f, that which they show best first. Where the "
+                "singular value is 1 all of it is seen; where it is 0.1 a hundred times the rows are needed to know "
+                "it as well. Directions far to the right are known by assumed smoothness only.",
                 "Singular values in descending order: " + ", ".join(map(number, diagnostics.singular_values[:6])),
             )
         )
@@ -143,12 +161,39 @@ def diagnostics_section(model: Fitted, summary: Summary, tables: dict[str, Any])
     if overlap is not None and "importance_weights" in tables:
         drawn.append(
             figure(
-                lambda ax: plot.weights(model, tables, ax=ax),
+                Drawing(lambda ax: plot.weights(model, tables, ax=ax)),
                 "Importance weights; a few large ones leave little data in use",
                 f"Histogram of importance weights, worth {overlap.effective_sample_size:.0f} unweighted rows",
             )
         )
     return element("div", *parts, *([gallery(drawn)] if drawn else []))
+
+
+def _first_stages(model: Fitted, tables: Mapping[str, Any]) -> list[Markup]:
+    """Each treatment against what is to move it."""
+    found = []
+    for stage in stages_of(model, tables):
+        caption = (
+            f"First stage: {stage.name} against {stage.by}, means over twentieths of the rows with 95 % intervals and "
+            "the least squares line. The steeper the line beside the intervals, the stronger the instruments."
+        )
+        found.append(figure(Drawing(partial(_draw_stage, model, stage)), caption, caption))
+    return found
+
+
+def _draw_stage(model: Fitted, stage: Stage, ax: Axes) -> None:
+    draw_stages(ax, model, [stage])
+
+
+def strengths(summary: Summary) -> list[str]:
+    """The first-stage F of each treatment, in a sentence; nothing without instruments."""
+    linear = summary.findings.facts.get("linear") or {}
+    stages = [
+        f"{format_short(each['f'])} for {each['column']}"
+        for each in linear.get("first_stage", [])
+        if each["f"] is not None
+    ]
+    return [f"First-stage F {', '.join(stages)}."] if stages else []
 
 
 def warnings(summary: Summary) -> Markup:

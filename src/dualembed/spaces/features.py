@@ -13,6 +13,7 @@ import numpy as np
 from dualembed.arrays import AnyArray, Floats
 
 BLOCK = 2**16  # features made at one time: half a megabyte, so that what a feature map uses on the way stays in cache
+AT_ONCE = 4096  # points of sets that are averaged over together
 
 
 class FeatureMap(eqx.Module):
@@ -53,6 +54,11 @@ class FeatureMap(eqx.Module):
         features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
         return weights * features[:, 0] if count == 1 else np.einsum("nk,nkm->nm", weights, features)
 
+    def averaged(self, points: Floats) -> Floats:
+        """The mean of φ over each of G sets of points (G, n, d), (G, m), in NumPy."""
+        sets, count, width = points.shape
+        return np.asarray(self(points.reshape(-1, width))).reshape(sets, count, -1).mean(axis=1)
+
 
 def to_numpy(features: Any) -> Any:
     """The same features with float64 NumPy numbers, for products in BLAS."""
@@ -69,6 +75,16 @@ def evaluate_features(features: FeatureMap, xs: Floats, out: Floats | None = Non
     for rows in _blocks(features, len(xs), 1):
         with jax.enable_x64(True):  # a basis of the user's own may be written in JAX
             out[rows] = features(xs[rows])
+    return out
+
+
+def mean_features(features: FeatureMap, points: Floats) -> Floats:
+    """The mean of φ over each of G sets of points (G, n, d) in float64, (G, m), some sets at a time."""
+    out = np.empty((len(points), features.size))
+    step = max(AT_ONCE // max(points.shape[1], 1), 1)
+    for start in range(0, len(points), step):
+        with jax.enable_x64(True):
+            out[start : start + step] = features.averaged(points[start : start + step])
     return out
 
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dualembed.arrays import AnyArray
+from dualembed.arrays import AnyArray, Floats
 from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
 from dualembed.spaces.features import FeatureMap
 
@@ -172,6 +173,10 @@ class TransformedMap(FeatureMap):
     def __call__(self, xs: AnyArray) -> AnyArray:
         """Tᵀφ(x)."""
         return self.features(xs) @ self.transform
+
+    def averaged(self, points: Floats) -> Floats:
+        """The means (G, m) over sets of points (G, n, d), which are few to transform."""
+        return np.asarray(self.features.averaged(points) @ self.transform)
 
 
 def running_average(average: Any, current: Any, total: jax.Array, step: jax.Array) -> tuple[Any, jax.Array]:

@@ -143,6 +143,11 @@ class LandmarkMap(FeatureMap):
         """k(x, landmarks) times the whitener."""
         return self.kernel.gram(xs, self.landmarks) @ self.whitener
 
+    def averaged(self, points: Floats) -> Floats:
+        """The means (G, size) over sets of points (G, n, d), which are few to whiten."""
+        values = np.asarray(self.kernel.gram(points.reshape(-1, points.shape[2]), self.landmarks))
+        return np.asarray(values.reshape(*points.shape[:2], -1).mean(axis=1) @ self.whitener)
+
 
 def whitened(kernel: Kernel, landmarks: AnyArray) -> LandmarkMap:
     """The features of these landmarks, orthonormal in the RKHS; directions lost to rounding are dropped."""
@@ -207,6 +212,14 @@ class TrendedLandmarks(FeatureMap):
         trend = np.concatenate(self._trend(np, zs), axis=1)
         smooth = np.asarray(self.kernel.gram(zs, self.landmarks)) @ (self.whitener @ weights[:, trend.shape[1] :].T)
         return np.asarray(trend @ weights[:, : trend.shape[1]].T + smooth)
+
+    def averaged(self, points: Floats) -> Floats:
+        """The means (G, size) over sets of points (G, n, d), which are few to whiten."""
+        zs = (points.reshape(-1, points.shape[2]) - self.centre) / self.scale
+        trend = np.concatenate(self._trend(np, zs), axis=1)
+        values = np.asarray(self.kernel.gram(zs, self.landmarks))
+        means = [each.reshape(*points.shape[:2], -1).mean(axis=1) for each in (trend, values)]
+        return np.concatenate([means[0], means[1] @ self.whitener], axis=1)
 
     def _trend(self, xp: Any, zs: AnyArray) -> list[AnyArray]:
         """The features that are not the kernel's."""
@@ -326,3 +339,7 @@ class Stack(FeatureMap):
     def weighted(self, points: Floats, weights: Floats) -> Floats:
         """Each map's own."""
         return np.concatenate([part.weighted(points, weights) for part in self.parts], axis=1)
+
+    def averaged(self, points: Floats) -> Floats:
+        """Each map's own."""
+        return np.concatenate([part.averaged(points) for part in self.parts], axis=1)
