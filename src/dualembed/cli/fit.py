@@ -115,7 +115,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("out", Annotated[Path | None, _OUT], default=None)
     roles = {role.word: role for each in tasks.values() for role in each.roles}
     for word, role in sorted(roles.items(), key=lambda item: list(ROLES).index(item[1].name)):
-        shown = typer.Option(role.option, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
+        shown = typer.Option(*role.options, metavar="COLUMNS" if role.several else "COLUMN", help=role.help)
         yield parameter(word, Annotated[str | None, shown], default=None)
     yield parameter("formula", Annotated[str | None, _FORMULA], default=None)
     yield parameter("derivative", Derivative, default=None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dualembed.checks import InputError, nearest, some
-from dualembed.data.roles import ROLES, Role, words_of
+from dualembed.data.roles import ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -347,7 +347,8 @@ def _well_known(role: Role, words: Sequence[str], columns: Columns, names: Seque
         return _next_names(role, columns), role.word
     for word in dict.fromkeys([*words, role.name, *role.aliases]):
         found = [word] if word in names else []
-        if not found and role.several and any(name.startswith(f"{word}_") for name in names):
+        spread = role.several and role.kind is not Kind.LABELS  # which name one column each
+        if not found and spread and any(name.startswith(f"{word}_") for name in names):
             found = select_columns(names, f"{word}_*", role.option)
         if found and (not before or len(found) == len(before)):
             return found, word if word in words else role.word

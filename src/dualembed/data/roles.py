@@ -17,6 +17,7 @@ class Kind(enum.Enum):
     NUMBER = "number"
     MARK = "mark"  # 0 or 1
     LABEL = "label"  # anything; equal labels belong together
+    LABELS = "labels"  # the same, in one column or two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Role:
     """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
 
     What `follows` another role has a column for each of its columns, in the same units. `aliases` are names that other
-    libraries have for it, and `former` the words of options that it once had.
+    libraries have for it, `former` the words of options that it once had, and `synonyms` those of further options.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Role:
     follows: str | None = None
     aliases: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -47,7 +49,12 @@ class Role:
     @property
     def several(self) -> bool:
         """Whether several columns may have this role together."""
-        return self.kind in (Kind.TABLE, Kind.ACTION)
+        return self.kind in (Kind.TABLE, Kind.ACTION, Kind.LABELS)
+
+    @property
+    def options(self) -> list[str]:
+        """The options that name its columns on the command line."""
+        return [self.option, *(f"--{word}" for word in self.synonyms)]
 
 
 ROLES: dict[str, Role] = {
@@ -102,10 +109,12 @@ ROLES: dict[str, Role] = {
         Role(
             "groups",
             "--group",
-            Kind.LABEL,
-            "Label of rows that depend on each other, such as those of one clinic or of one day.",
+            Kind.LABELS,
+            "Label of rows that depend on each other, such as those of one clinic or of one day; of two ways for "
+            "regressions, as in firm,year.",
             aliases=("clusters",),
             former=("episode",),
+            synonyms=("cluster",),
         ),
         Role("time", "--time", Kind.LABEL, "When it was, by which rows of an episode are put in order."),
         Role(

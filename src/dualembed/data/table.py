@@ -225,8 +225,8 @@ def arguments(
             continue
         names = columns[word]
         called = names if role.follows is None else columns.get(ROLES[role.follows].word, names)
-        if role.kind is Kind.LABEL:
-            found[role.name] = _labels(table, names[0])
+        if role.kind in (Kind.LABEL, Kind.LABELS):
+            found[role.name] = _labels(table, names[0]) if len(names) == 1 else table.select(names)
         elif role.kind is Kind.ACTION:
             found[role.name] = _actions(table, names, called, role.option)
         elif role.kind is Kind.TABLE:

@@ -16,7 +16,7 @@ from dualembed.answers import Answer, Findings, LinearResults, Question, Task
 from dualembed.answers.question import share_of
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
-from dualembed.data.frames import column_names, group_numbers, order_at_random, target
+from dualembed.data.frames import column_names, order_at_random, target
 from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate, format_short
@@ -35,6 +35,7 @@ from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, outcome_name, unidentified
 from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
+from dualembed.linear.clusters import by_appearance, cluster_numbers, count_clusters
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
 from dualembed.solvers.base import SolverLike
@@ -170,8 +171,9 @@ class IVRegressor(RegressorMixin, Econometrics):
             What moves X and touches y through X only.
         controls : array-like of shape (n, k) or (n,), optional
             Exogenous columns that y depends on too.
-        groups : array-like of shape (n,), optional
-            Labels of rows that depend on each other, by which standard errors are clustered.
+        groups : array-like of shape (n,) or (n, 2), optional
+            Labels of rows that depend on each other, by which standard errors are clustered: of one way, or of two, as
+            in firm and year.
 
         Returns
         -------
@@ -194,8 +196,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             plain regression on all that is on the right.
         frame : table
             A data frame of any library, or a dictionary of columns.
-        groups : str or array-like of shape (n,), optional
-            Labels of rows that depend on each other, or the name of the frame's column that has them.
+        groups : str, list of str, or array-like of shape (n,) or (n, 2), optional
+            Labels of rows that depend on each other, or the names of the frame's columns that have them.
         **settings : object
             Parameters of the estimator.
 
@@ -223,8 +225,10 @@ class IVRegressor(RegressorMixin, Econometrics):
 
         source = arrow_table(frame)
         table = Formula.of(formula).read(source).table
-        labels = taken(source, (groups,)).column(0).to_numpy() if isinstance(groups, str) else groups
-        columns = table.columns if labels is None else {**table.columns, "groups": labels}
+        named = [groups] if isinstance(groups, str) else groups
+        if isinstance(named, list | tuple) and all(isinstance(each, str) for each in named):
+            groups = taken(source, tuple(named))
+        columns = table.columns if groups is None else {**table.columns, "groups": groups}
         return cls(**settings)._fit(dataclasses.replace(table, columns=columns))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
@@ -404,7 +408,7 @@ class IVRegressor(RegressorMixin, Econometrics):
             Controls.
         sample_weight : array-like of shape (n,), optional
             Weights of R².
-        groups : array-like of shape (n,), optional
+        groups : array-like of shape (n,) or (n, 2), optional
             Labels of rows that depend on each other; folds of the error keep them together.
 
         Returns
@@ -422,7 +426,7 @@ class IVRegressor(RegressorMixin, Econometrics):
             return -self.error(X, y, instruments=instruments, controls=controls, groups=groups).value
         found = self.predict(X, controls)
         if groups is not None:
-            group_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
+            cluster_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
 
     moment_error = Econometrics.error  # as it was called first
@@ -437,6 +441,11 @@ class IVRegressor(RegressorMixin, Econometrics):
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         self.outcome_ = outcome_name(table)
         problem, groups = self._problem(table)
+        if groups is not None and count_clusters(groups) < 2:
+            raise checks.InputError(
+                "all rows are of one cluster by groups, which leaves nothing to compare it with; give labels of two "
+                "clusters or more, or leave groups out"
+            )
         copied = check_outcome(self.schema_.codings, table)
         refusal = self._fit_linear(table, groups)
         self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
@@ -620,7 +629,7 @@ class IVRegressor(RegressorMixin, Econometrics):
                 raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
         x, z = (_beside(part, self.controls_, table.controls) for part in (x, z))
         problem = InstrumentalVariables(Dataset(x=x, y=target(table.y, len(x)), z=z))
-        return problem, None if table.groups is None else group_numbers("groups", table.groups, len(x))
+        return problem, None if table.groups is None else cluster_numbers("groups", table.groups, len(x))[0]
 
     @property
     def _freedom(self) -> float | None:
@@ -682,7 +691,7 @@ def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | N
     columns = problem.source.table
     order = order_at_random(columns["y"], columns["x"], columns["z"], *([] if groups is None else [groups]))
     mixed = Dataset(**{name: column[order] for name, column in columns.items()})
-    return InstrumentalVariables(mixed), None if groups is None else groups[order]
+    return InstrumentalVariables(mixed), None if groups is None else by_appearance(groups[order])
 
 
 def _joined_names(coding: Coding) -> str:

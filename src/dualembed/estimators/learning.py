@@ -17,6 +17,7 @@ from dualembed.answers.question import values
 from dualembed.estimators.diagnostics import Diagnostics, diagnose
 from dualembed.linear.averaging import Groups, read_rows
 from dualembed.linear.candidates import Headline
+from dualembed.linear.clusters import count_clusters
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit, Spread
 from dualembed.problems.base import Problem, finite_data
@@ -143,7 +144,7 @@ class Learner(BaseEstimator):
             self.solution_, self.function_ = None, result.primal.trimmed()
         self._say_why_unjudged(problem, groups, folds=FOLDS if self.paths_ is None else 2)
         self._record_solver_warnings(caught)
-        few = None if groups is None or self.paths_ is not None else len(np.unique(groups))
+        few = None if groups is None or self.paths_ is not None else count_clusters(groups)
         if few is not None and few < FEW_GROUPS:
             self._add_warnings(
                 [f"there are only {few} episodes or groups, too few for intervals that are clustered by them"]

@@ -106,8 +106,16 @@ def coded_line(results: LinearResults, codings: Sequence[Coding]) -> tuple[Float
     for row, (name, scale, mean) in enumerate(coordinates, start=1):
         if name in known:
             transform[row, known[name]], transform[0, known[name]] = scale, mean
-    values, vectors = np.linalg.eigh(results.covariance)
-    return transform @ results.values, transform @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    return transform @ results.values, transform @ root_of(results.covariance)
+
+
+def root_of(covariance: Floats) -> Floats:
+    """A root of a covariance; where that of two ways of clusters has negative eigenvalues, of one with its diagonal."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    sizes = np.linalg.norm(root, axis=1)
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    return np.asarray(root * np.where(sizes > 0, errors / np.where(sizes > 0, sizes, 1.0), 0.0)[:, None])
 
 
 def unidentified(codings: Mapping[str, Coding], table: Table, results: LinearResults | None) -> str:

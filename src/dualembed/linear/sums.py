@@ -14,6 +14,7 @@ from scipy.linalg import blas
 from dualembed.arrays import Floats, Integers
 from dualembed.data.frames import group_numbers
 from dualembed.linear.candidates import RidgePath
+from dualembed.linear.clusters import coarser, is_two_way, positive_part, signed_ways, units_of
 from dualembed.problems.base import TILE, Problem, Terms, finite_data, iter_terms
 from dualembed.sources import Sample
 from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
@@ -301,7 +302,13 @@ def gather_moments(
 def gather_scores(
     problem: Problem, function: LinearFunction, dual: FeatureMap, *, groups: ArrayLike | None = None
 ) -> Floats:
-    """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each."""
+    """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each.
+
+    Of groups of two ways (n, 2) it is Ω₁ + Ω₂ - Ω₁₂ without negative eigenvalues.
+    """
+    if is_two_way(groups):
+        parts = [sign * gather_scores(problem, function, dual, groups=own) for own, sign in signed_ways(groups)]
+        return positive_part(np.sum(parts, axis=0))
     total, rows = np.zeros((dual.size, dual.size)), 0
     for scores, count in _iter_scores(problem, function, dual, groups):
         total += scores.T @ scores
@@ -321,7 +328,7 @@ def shrunken_scores(
     kept = values > 1e-10 * values[-1]
     whitener = vectors[:, kept] / np.sqrt(values[kept])
     total, fourth, units, rows = np.zeros((whitener.shape[1],) * 2), 0.0, 0, 0
-    for scores, count in _iter_scores(problem, function, dual, groups):
+    for scores, count in _iter_scores(problem, function, dual, coarser(groups) if is_two_way(groups) else groups):
         white = scores @ whitener
         total += white.T @ white
         fourth += float(np.sum(np.sum(white**2, axis=1) ** 2))
@@ -330,6 +337,8 @@ def shrunken_scores(
     level = np.trace(total) / size
     away = float(np.sum((total - level * np.eye(size)) ** 2))
     chance = fourth - float(np.sum(total**2)) / units
+    if is_two_way(groups):
+        total = rows * whitener.T @ gather_scores(problem, function, dual, groups=groups) @ whitener
     share = min(max(chance, 0.0) / away, 1.0) if away > 0 else 1.0
     shrunken = ((1 - share) * total + share * level * np.eye(size)) / rows
     back = vectors[:, kept] * np.sqrt(values[kept])
@@ -376,7 +385,12 @@ def _by_group(
 
 
 def number_groups(groups: ArrayLike | None, rows: int) -> Integers:
-    """The number (n,) of each row's group, from 0; each row is one by itself where there are no labels."""
+    """The number (n,) of each row's group, from 0; each row is one by itself where there are no labels.
+
+    Of two ways it is what folds keep together.
+    """
+    if is_two_way(groups):
+        return units_of(np.asarray(groups))
     return np.arange(rows) if groups is None else group_numbers("groups", groups, rows)
 
 

@@ -12,6 +12,7 @@ from dualembed import checks, compilation
 from dualembed.arrays import Integers
 from dualembed.linear.averaging import Rows, assign_groups, read_rows
 from dualembed.linear.candidates import Headline
+from dualembed.linear.clusters import is_two_way
 from dualembed.linear.sums import gather_moments, number_groups
 from dualembed.problems.base import Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
@@ -72,8 +73,9 @@ def auto(
         The spaces of f and of the dual function.
     solver : Solver, "auto", "closed-form" or "embedding-sgd", default="auto"
         How the saddle is solved.
-    groups : array of shape (n,), optional
-        Labels of rows that depend on each other, such as episodes, for standard errors that know of it.
+    groups : array of shape (n,) or (n, 2), optional
+        Labels of rows that depend on each other, such as episodes, of one or two ways, for standard errors that know of
+        it. Two ways are numbers from 0.
     headline : Headline, optional
         The question that matters most, which candidates are weighed by.
 
@@ -141,7 +143,8 @@ def _shuffle(problem: Problem, groups: ArrayLike | None, seed: int) -> tuple[Pro
     source = finite_data(problem)
     numbers = None if groups is None else number_groups(groups, source.rows)
     order = source.order(numbers)[np.random.default_rng(seed).permutation(source.rows)]
-    return with_rows(problem, order), None if numbers is None else numbers[order]
+    labels = np.asarray(groups) if is_two_way(groups) else numbers
+    return with_rows(problem, order), None if labels is None else labels[order]
 
 
 def _by_paths(

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.deprecation import warn
 from dualembed.estimates import pluralise
+from dualembed.linear.clusters import is_two_way
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit
-from dualembed.linear.sums import Sums, gather_moments
+from dualembed.linear.sums import Sums, gather_moments, number_groups
 from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, finite_data
 from dualembed.selection.honest_score import Score, checked_terms, score_of, values_at
@@ -156,7 +157,7 @@ def held_out_new(problem: Problem, function: LinearFunction, groups: ArrayLike |
     """The honest score on rows that the function has not seen: before they are learnt from. None for few of them."""
     data = finite_data(problem)
     rows = data.rows
-    enough = rows if groups is None else 3 * len(np.unique(groups))
+    enough = rows if groups is None else 3 * len(np.unique(number_groups(groups, rows)))
     if min(rows, enough) < FEWEST_NEW or not problem.loss.quadratic:
         return None
     score, squared = _judge(problem, _plain(function), data.table, groups)
@@ -235,6 +236,7 @@ def _choose_rows(problem: Problem, groups: ArrayLike | None, seed: int) -> tuple
     """
     source = finite_data(problem)
     labels = None if groups is None else np.asarray(groups)
+    labels = number_groups(labels, source.rows) if is_two_way(labels) else labels
     chosen = source.order(labels)[np.random.default_rng(seed).permutation(source.rows)[:ROWS]]
     if labels is None:
         return chosen, np.arange(len(chosen))
