@@ -109,4 +109,6 @@ def test_the_command_line_takes_clusters_of_two_ways(tmp_path: Path, capsys: Sho
     main(["fit", "iv", str(source), *words.split(), option, "firm,year", "--out", str(tmp_path / "model")])
     record = document(capsys)
     assert record["columns"]["group"] == ["firm", "year"]
-    np.testing.assert_allclose(record["facts"]["linear"]["coefficients"][0]["std_error"], 0.2223517496201525, rtol=1e-8)
+    np.testing.assert_allclose(
+        record["answer"]["linear"]["coefficients"][0]["std_error"], 0.2223517496201525, rtol=1e-8
+    )

@@ -32,13 +32,16 @@ from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
 from dualembed.estimators.effects import QUARTILES, Move
 from dualembed.estimators.learning import RowSample
+from dualembed.estimators.linear_columns import LinearColumn, linear_columns, slopes_of
 from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, outcome_name, unidentified
 from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.clusters import by_appearance, cluster_numbers, count_clusters
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
-from dualembed.solvers.base import SolverLike
+from dualembed.selection import auto
+from dualembed.selection.forms import Form
+from dualembed.solvers.base import Result, SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
@@ -63,6 +66,9 @@ class IVRegressor(RegressorMixin, Econometrics):
         Names or places of columns that are categories, or a mask, besides those that are by their type.
     random_state : int or RandomState, default=0
         Seed of the choice of the model.
+    linear : str, int or list, optional
+        Names or places of columns of X and the controls, X first, that f is linear in: the effect of each is one number
+        everywhere, next to any smooth function of the others. "X" stands for all columns of X.
 
     Attributes
     ----------
@@ -80,7 +86,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         Two-stage least squares of the same columns, with the tests of econometricians: first-stage F, rank, Sargan and
         Hansen's J, Wu-Hausman, the Anderson-Rubin set. None where it is not identified, and after `partial_fit`.
     coef_ : array of shape (d,)
-        Slopes in the columns' own units, if f is a straight line; those of `linear_` where there are categories.
+        Slopes in the columns' own units, if f is a straight line; those of `linear_` where there are categories. With
+        `linear=` those of its columns, whose names `coef_names_` has.
     coef_stderr_ : array of shape (d,)
         Their standard errors.
     intercept_ : float
@@ -151,12 +158,14 @@ class IVRegressor(RegressorMixin, Econometrics):
         dual: SpaceLike = "auto",
         categorical_features: Any = None,
         random_state: Any = 0,
+        linear: Any = None,
     ) -> None:
         self.solver = solver
         self.primal = primal
         self.dual = dual
         self.categorical_features = categorical_features
         self.random_state = random_state
+        self.linear = linear
 
     def fit(self, X: Any, y: Any, *, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
         """Learn f(X, controls), one sample a row.
@@ -456,6 +465,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._unstandardise()
         self._sample(problem)
         self._widen_for_weak_instruments(problem)
+        self._read_slopes()
 
     def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
@@ -467,6 +477,27 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
+        self._read_slopes()
+
+    def _solve(self, seed: int, problem: Any, **known: Any) -> Result:
+        """With f linear in the columns that were named; a straight line, where these are all."""
+        coordinates = tuple(place for each in self._linear_columns() for place in each.coordinates)
+        if coordinates and len(coordinates) == problem.source.table["x"].shape[1]:
+            return auto(seed, problem, primal="linear", dual="linear", **known)
+        form = Form(coordinates)
+        return auto(seed, problem, primal=self.primal, dual=self.dual, solver=self.solver, form=form, **known)
+
+    def _linear_columns(self) -> list[LinearColumn]:
+        return linear_columns(self.linear, self._codings(), settings=(self.solver, self.primal, self.dual))
+
+    def _read_slopes(self) -> None:
+        """`coef_`, its standard errors and names, of the columns that f was told to be linear in."""
+        if self._is_line or not isinstance(self.uncertainty_, Spread):
+            return
+        slopes = slopes_of(self.uncertainty_, self._linear_columns())
+        if slopes is not None:
+            self.coef_names_, self.coef_ = slopes.names, slopes.values
+            self.coef_stderr_ = np.sqrt(np.diag(slopes.covariance))
 
     def _fit_linear(self, table: Table, groups: np.ndarray | None) -> list[str]:
         """Keep two-stage least squares of the same columns; say why where these do not identify it.
@@ -558,7 +589,7 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     @property
     def _is_line(self) -> bool:
-        return "coef_" in vars(self)
+        return "intercept_" in vars(self)
 
     def _share_outside(self, question: Question) -> float:
         if self._is_line:  # which is the same everywhere: what strays in other ways alone is outside

@@ -17,6 +17,7 @@ from dualembed.linear.sums import gather_moments, number_groups
 from dualembed.problems.base import Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
+from dualembed.selection.forms import ANY, Form
 from dualembed.selection.gaussian_process import choose_by_evidence, choose_for_smooth_loss
 from dualembed.selection.kernels import choose_paths, describe
 from dualembed.selection.penalties import FOLDS, choose_products, evidence_penalty
@@ -50,6 +51,7 @@ def auto(
     solver: SolverLike = "auto",
     groups: ArrayLike | None = None,
     headline: Headline | None = None,
+    form: Form = ANY,
 ) -> Result:
     """The problem's solution; what is left to "auto" is chosen from the data alone.
 
@@ -78,6 +80,8 @@ def auto(
         it. Two ways are numbers from 0.
     headline : Headline, optional
         The question that matters most, which candidates are weighed by.
+    form : Form, optional
+        What is told of f, where its space is chosen, such as columns that it is linear in.
 
     Returns
     -------
@@ -112,8 +116,11 @@ def auto(
     compilation.enable_cache()
     problem, groups = _shuffle(problem, groups, seed)
     if _is_auto(primal) or _is_auto(dual):
-        choose = choose_by_evidence if problem.loss.quadratic else choose_for_smooth_loss
-        chosen = choose(problem, np.random.default_rng(seed), groups=groups)
+        rng = np.random.default_rng(seed)
+        if problem.loss.quadratic:
+            chosen = choose_by_evidence(problem, rng, groups=groups, form=form)
+        else:
+            chosen = choose_for_smooth_loss(problem, rng, groups=groups)
     else:
         chosen = Record((), Saddle(problem, _space(primal), _space(dual)))
     if not free:

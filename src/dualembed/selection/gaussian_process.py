@@ -21,8 +21,9 @@ from dualembed.losses import Square
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
+from dualembed.selection.forms import ANY, Form, parts_of
 from dualembed.selection.honest_score import checked_terms, honest_score, values_at
-from dualembed.selection.hypotheses import Weighed, base_features, candidates, weigh_hypotheses
+from dualembed.selection.hypotheses import Weighed, weigh_hypotheses
 from dualembed.selection.penalties import (
     FEWEST,
     FOLDS,
@@ -47,16 +48,19 @@ HELD_OUT = 3  # one row of so many judges the penalties
 DUAL_PENALTY = 1e-6  # instruments have unit variance: it only keeps their matrix regular
 
 
-def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None) -> Record:
-    """The saddle and its closed form; rows are in no particular order."""
+def choose_by_evidence(
+    problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None, form: Form = ANY
+) -> Record:
+    """The saddle and its closed form, of an f of that form; rows are in no particular order."""
     sample = read_moments(problem)
     model, steps = choose(sample, rng)
     asked, treated = sample.unknown_columns, sample.treated_columns
-    trend, smooth = base_features(sample.places, model.features.landmarks, model.kernel.left, rng, asked=asked)
     searched = [
         (FAMILIES[name], maximum.parameters.left.kernel.bandwidth) for name, maximum in model.candidates.items()
     ]
-    kernels = candidates(sample.places, searched, asked=asked)
+    landmarks, reference = model.features.landmarks, model.kernel.left
+    trend, smooth, kernels = parts_of(sample.places, landmarks, reference, searched, rng, form=form, asked=asked)
+    free = tuple(sorted({*asked, *form.linear}))
 
     def weigh(instruments: FeatureMap, *, noise: Floats | None = None, partially_linear: bool = False) -> Fitting:
         sums = gather_moments(problem, Stack((trend, smooth)), instruments, folds=FOLDS, groups=groups)
@@ -69,7 +73,7 @@ def choose_by_evidence(problem: Problem, rng: np.random.Generator, *, groups: Ar
             level=4 * sample.level + 100 * sample.amplitude,
             variance=model.variance,
             noise=noise,
-            asked=treated if partially_linear else asked,
+            asked=sorted({*treated, *form.linear}) if partially_linear else free,
             partially_linear=partially_linear,
         )
         dual_penalty, predicting = prediction_penalty(sums)
