@@ -16,7 +16,7 @@ from dualembed.answers.linearity import linearity_test
 from dualembed.arrays import Floats
 from dualembed.checks import InputError
 from dualembed.estimates import format_number
-from dualembed.linear.iv_covariance import ClusterJackknife, Covariance
+from dualembed.linear.iv_covariance import ClusterJackknife, Covariance, can_leave_out
 from dualembed.linear.iv_design import IVDesign
 from dualembed.linear.two_stage import fit_two_stage
 
@@ -108,7 +108,7 @@ class LinearResults(Coefficients):
             If the columns do not identify the coefficients; it names them.
         """
         factored = design.factored
-        if covariance is None and len(factored.clusters) == 1 and factored.clusters[0].max() + 1 < FEW_CLUSTERS:
+        if covariance is None and can_leave_out(factored) and factored.clusters[0].max() + 1 < FEW_CLUSTERS:
             covariance = ClusterJackknife()
         fit = fit_two_stage(design, covariance)
         errors = None if isinstance(covariance, ClusterJackknife) else covariance  # tests are of scores

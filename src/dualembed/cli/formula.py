@@ -23,7 +23,8 @@ def check_formula(task: Task, text: str, given: Mapping[str, str | None]) -> Non
     for word in (ROLES[name].word for name in IN_FORMULAS):
         if given.get(word) is not None:
             raise InputError(f"--formula and {option_of(word)} both name columns; leave one of them out")
-    Formula.of(text)
+    if Formula.of(text).absorbed and given.get(ROLES["absorb"].word) is not None:
+        raise InputError(f"--formula names factors to absorb, and so does {ROLES['absorb'].option}; leave one out")
 
 
 def with_terms(text: str, table: pa.Table) -> tuple[pa.Table, dict[str, str]]:

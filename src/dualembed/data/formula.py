@@ -174,14 +174,9 @@ class FormulaColumns:
 
     @property
     def table(self) -> Table:
-        """X, y, instruments and controls, as an estimator takes them; refused where there is something to absorb."""
-        if self.absorbed is not None:
-            factors = self.absorbed.column_names
-            raise InputError(
-                f"no estimator absorbs effects of factors yet, as the formula's | {' + '.join(factors)} asks; give "
-                f"them as controls, + {' + '.join(f'C({name})' for name in factors)}, or to linear.IVDesign as effects="
-            )
-        return Table.of(X=self.X, y=self.y, instruments=self.instruments, controls=self.controls)
+        """X, y, instruments, controls and factors to absorb, as an estimator takes them."""
+        given = {"instruments": self.instruments, "controls": self.controls, "absorb": self.absorbed}
+        return Table.of(X=self.X, y=self.y, **given)
 
     def again(self, frame: Any) -> dict[str, pa.Table]:
         """X and controls of other rows, coded as the first were, for predictions.

@@ -129,6 +129,12 @@ ROLES: dict[str, Role] = {
         Role(
             "controls", "--control", Kind.TABLE, "What y depends on besides, moved by nothing hidden.", aliases=("W",)
         ),
+        Role(
+            "absorb",
+            "--absorb",
+            Kind.LABELS,
+            "Levels, such as firm or firm,year, that each have an effect of their own on y, which is taken out.",
+        ),
         Role("variations", "--variation", Kind.TABLE, "What x might as well have been.", follows="X"),
         Role("costs", "--cost", Kind.NUMBER, "What being in the state costs."),
         Role("terminal", "--terminal", Kind.MARK, "1 where the next state is an end."),

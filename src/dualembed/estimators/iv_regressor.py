@@ -13,13 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, LinearResults, Question, Task
-from dualembed.answers.question import share_of
+from dualembed.answers.question import share_of, values
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
 from dualembed.data.frames import column_names, order_at_random, target
 from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate, format_short
+from dualembed.estimators.absorbing import (
+    absorbed_levels,
+    centred,
+    with_levels,
+    within_levels,
+    without_codes,
+    without_effects,
+)
 from dualembed.estimators.base import require_2d
 from dualembed.estimators.diagnostics import (
     LOOKED_AT,
@@ -33,7 +41,7 @@ from dualembed.estimators.effect_words import as_controls, by_places, no_such_me
 from dualembed.estimators.effects import QUARTILES, Move
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_columns import LinearColumn, linear_columns, slopes_of
-from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, outcome_name, unidentified
+from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, line_constant, outcome_name, unidentified
 from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.clusters import by_appearance, cluster_numbers, count_clusters
@@ -45,6 +53,7 @@ from dualembed.solvers.base import Result, SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
+from dualembed.spaces.within import CentredMap
 
 FEW_NAMES = 3  # that a sentence can hold
 
@@ -85,6 +94,8 @@ class IVRegressor(RegressorMixin, Econometrics):
     linear_ : LinearResults or None
         Two-stage least squares of the same columns, with the tests of econometricians: first-stage F, rank, Sargan and
         Hansen's J, Wu-Hausman, the Anderson-Rubin set. None where it is not identified, and after `partial_fit`.
+    absorbed_ : tuple of str
+        Names of the factors whose effects were absorbed.
     coef_ : array of shape (d,)
         Slopes in the columns' own units, if f is a straight line; those of `linear_` where there are categories. With
         `linear=` those of its columns, whose names `coef_names_` has.
@@ -116,7 +127,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         error="mean squared error of the conditional mean",
         mean="f(x) is {mean} on average over the data's rows, from {lowest} to {highest}.",
         needs=("X", "y"),
-        takes=("instruments", "controls", "groups"),
+        takes=("instruments", "controls", "groups", "absorb"),
         effects=True,
         inputs=("X", "controls"),
         context=("instruments", "controls"),
@@ -129,6 +140,8 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     linear_: LinearResults | None = None  # models that were saved before it was kept have none
     outcome_: str = "y"  # likewise; else the name of the outcome's column, where it has one
+    absorbed_: tuple[str, ...] = ()  # likewise
+    _factors = 0  # of the fit that is going on
 
     _once_positional = ("instruments", "controls", "groups")
 
@@ -167,7 +180,16 @@ class IVRegressor(RegressorMixin, Econometrics):
         self.random_state = random_state
         self.linear = linear
 
-    def fit(self, X: Any, y: Any, *, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        instruments: Any = None,
+        controls: Any = None,
+        groups: Any = None,
+        absorb: Any = None,
+    ) -> IVRegressor:
         """Learn f(X, controls), one sample a row.
 
         Parameters
@@ -183,13 +205,17 @@ class IVRegressor(RegressorMixin, Econometrics):
         groups : array-like of shape (n,) or (n, 2), optional
             Labels of rows that depend on each other, by which standard errors are clustered: of one way, or of two, as
             in firm and year.
+        absorb : array-like of shape (n,) or (n, 2), optional
+            Levels of one or two factors, such as firm and year, each of which has an effect on y of its own: all is
+            learnt within them. The mean of f over the data is then that of y.
 
         Returns
         -------
         IVRegressor
             The fitted estimator.
         """
-        return self._fit(Table.of(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
+        given = {"instruments": instruments, "controls": controls, "groups": groups, "absorb": absorb}
+        return self._fit(Table.of(X=X, y=y, **given))
 
     @classmethod
     def from_formula(cls, formula: str, frame: Any, *, groups: Any = None, **settings: Any) -> IVRegressor:
@@ -402,6 +428,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         controls: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
+        absorb: Any = None,
     ) -> float:
         """The R² of plain regression; with instruments minus the `error`, since R² would reward confounding.
 
@@ -419,6 +446,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             Weights of R².
         groups : array-like of shape (n,) or (n, 2), optional
             Labels of rows that depend on each other; folds of the error keep them together.
+        absorb : array-like of shape (n,) or (n, 2), optional
+            Levels whose effects are absorbed, as in the fit: rows are then compared within them alone.
 
         Returns
         -------
@@ -432,8 +461,11 @@ class IVRegressor(RegressorMixin, Econometrics):
                     "sample_weight has no use with instruments, since the honest error counts every row alike; leave "
                     "it out, or repeat rows"
                 )
-            return -self.error(X, y, instruments=instruments, controls=controls, groups=groups).value
+            given = {"instruments": instruments, "controls": controls, "groups": groups, "absorb": absorb}
+            return -self.error(X, y, **given).value
         found = self.predict(X, controls)
+        if self.absorbed_:
+            y = self._problem(Table.of(X=X, y=y, controls=controls, absorb=absorb))[0].source.table["y"]
         if groups is not None:
             cluster_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))
@@ -449,32 +481,44 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._code(table)
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         self.outcome_ = outcome_name(table)
-        problem, groups = self._problem(table)
+        columns = {role: column for role, column in table.columns.items() if role != "absorb"}
+        problem, groups = self._problem(dataclasses.replace(table, columns=columns))
         if groups is not None and count_clusters(groups) < 2:
             raise checks.InputError(
                 "all rows are of one cluster by groups, which leaves nothing to compare it with; give labels of two "
                 "clusters or more, or leave groups out"
             )
         copied = check_outcome(self.schema_.codings, table)
+        levels = None if table.absorb is None else self._read_levels(table, len(problem.source.table["y"]))
         refusal = self._fit_linear(table, groups)
         self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
-        problem, labels = _mixed(problem, groups)
+        self._factors = 0 if levels is None else levels.shape[1]
+        mean = float(np.mean(problem.source.table["y"]))
+        problem, labels = _mixed(problem, groups, levels)
         self._solve_problem(problem, groups=labels)
         self._add_warnings([*copied, *refusal, *self._identification_warnings()])
-        self._judge_instruments(problem, labels, FirstStage())
-        self._unstandardise()
+        if levels is not None:
+            self._leave_levels(problem, mean)
+        judged = problem if levels is None else within_levels(problem, self._factors)
+        self._judge_instruments(judged, labels, FirstStage())
+        problem = problem if levels is None else without_codes(problem, self._factors)
+        self._unstandardise(table)
         self._sample(problem)
         self._widen_for_weak_instruments(problem)
         self._read_slopes()
 
     def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
+        if self.absorbed_:
+            raise checks.InputError(
+                "partial_fit cannot add rows to absorbed effects, which are of all rows at once; fit to all rows"
+            )
         problem, labels = _mixed(*self._problem(table))
         before = self.diagnostics_
         self.linear_ = None  # it needs all rows at once
         self._extend_solution(problem, groups=labels)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
-        self._unstandardise()
+        self._unstandardise(table)
         if self.sample_ is not None:
             self._sample(problem)
         self._read_slopes()
@@ -482,9 +526,9 @@ class IVRegressor(RegressorMixin, Econometrics):
     def _solve(self, seed: int, problem: Any, **known: Any) -> Result:
         """With f linear in the columns that were named; a straight line, where these are all."""
         coordinates = tuple(place for each in self._linear_columns() for place in each.coordinates)
-        if coordinates and len(coordinates) == problem.source.table["x"].shape[1]:
-            return auto(seed, problem, primal="linear", dual="linear", **known)
-        form = Form(coordinates)
+        if coordinates and len(coordinates) == problem.source.table["x"].shape[1] - self._factors:
+            return auto(seed, problem, primal="linear", dual="linear", form=Form((), self._factors), **known)
+        form = Form(coordinates, self._factors)
         return auto(seed, problem, primal=self.primal, dual=self.dual, solver=self.solver, form=form, **known)
 
     def _linear_columns(self) -> list[LinearColumn]:
@@ -498,6 +542,29 @@ class IVRegressor(RegressorMixin, Econometrics):
         if slopes is not None:
             self.coef_names_, self.coef_ = slopes.names, slopes.values
             self.coef_stderr_ = np.sqrt(np.diag(slopes.covariance))
+
+    def _read_levels(self, table: Table, rows: int) -> np.ndarray:
+        """The numbers (n, factors) of the levels whose effects are absorbed; refused where they leave nothing."""
+        spaces = {self.primal, self.dual} if isinstance(self.primal, str) and isinstance(self.dual, str) else {None}
+        if spaces not in ({"auto"}, {"linear"}) or self.solver not in ("auto", "closed-form"):
+            raise checks.InputError(
+                "absorb= takes the spaces that are chosen, or lines (primal='linear', dual='linear'), in closed form; "
+                "leave out other spaces and solvers, or give the factors as controls"
+            )
+        levels, names = absorbed_levels(table.absorb, rows)
+        self.absorbed_ = names
+        return levels
+
+    def _leave_levels(self, problem: Any, mean: float) -> None:
+        """f, the witness and their errors at points without levels; f has the mean of y over the rows."""
+        x, z = (problem.source.table[name][:, : -self._factors] for name in ("x", "z"))
+        if self.uncertainty_ is None or self.witness_ is None:
+            raise RuntimeError("a closed form has errors")
+        self.uncertainty_ = centred(self.uncertainty_, x, mean)
+        self.witness_ = centred(self.witness_, z, 0.0)
+        self.function_ = self.uncertainty_.function
+        self.dual_ = dataclasses.replace(self.dual_, function=self.witness_.function)
+        self.solution_ = None
 
     def _fit_linear(self, table: Table, groups: np.ndarray | None) -> list[str]:
         """Keep two-stage least squares of the same columns; say why where these do not identify it.
@@ -659,7 +726,12 @@ class IVRegressor(RegressorMixin, Econometrics):
             if part is not None and len(part) != len(x):
                 raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
         x, z = (_beside(part, self.controls_, table.controls) for part in (x, z))
-        problem = InstrumentalVariables(Dataset(x=x, y=target(table.y, len(x)), z=z))
+        y = target(table.y, len(x))
+        if (table.absorb is None) != (not self.absorbed_):
+            raise checks.InputError("absorb must be given here as in the fit: in both or in neither")
+        if self.absorbed_:  # compared within levels alone
+            y = without_effects(y, values(self.function_, x), table.absorb)
+        problem = InstrumentalVariables(Dataset(x=x, y=y, z=z))
         return problem, None if table.groups is None else cluster_numbers("groups", table.groups, len(x))[0]
 
     @property
@@ -668,16 +740,21 @@ class IVRegressor(RegressorMixin, Econometrics):
             return None  # clusters are many, or there are none
         return self.linear_.freedom
 
-    def _unstandardise(self) -> None:
+    def _unstandardise(self, table: Table) -> None:
         """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line.
 
         Errors are then those of `linear_`, so that no number has two.
         """
         features = getattr(self.function_, "features", None)
         inner = getattr(features, "function", features)
+        inner = inner.features if isinstance(inner, CentredMap) else inner
         if not isinstance(inner, AffineMap):
             return
         codings, linear = self._codings(), self.linear_
+        if self.absorbed_:
+            if linear is not None:
+                self._take_line(linear, table)
+            return
         columns = [column for coding in codings for column in coding.columns]
         if linear is not None:
             self._keep_line(linear)
@@ -716,13 +793,29 @@ class IVRegressor(RegressorMixin, Econometrics):
             self.function_ = dataclasses.replace(self.function_, weights=weights)
             self.uncertainty_ = dataclasses.replace(self.uncertainty_, weights=weights)
 
+    def _take_line(self, linear: LinearResults, table: Table) -> None:
+        """f as the line that was fitted within levels, with its errors."""
+        self.coef_names_, self.coef_ = linear.names, linear.values
+        self.coef_stderr_ = np.sqrt(np.diag(linear.covariance))
+        self.intercept_ = line_constant(linear, self.schema_.codings, table)
+        spread = self.uncertainty_
+        root = coded_line(linear, self._codings())[1][1:]
+        if spread is not None and len(root) + 2 == len(spread.weights):
+            self.uncertainty_ = dataclasses.replace(spread, root=np.concatenate([np.zeros((2, root.shape[1])), root]))
 
-def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
-    """The problem in an order that is not the table's, since models are chosen by folds of rows; and its groups."""
+
+def _mixed(problem: Any, groups: np.ndarray | None, levels: np.ndarray | None = None) -> tuple[Any, np.ndarray | None]:
+    """The problem in an order that is not the table's, since models are chosen by folds of rows; and its groups.
+
+    Levels whose effects are absorbed become a part of it.
+    """
     columns = problem.source.table
-    order = order_at_random(columns["y"], columns["x"], columns["z"], *([] if groups is None else [groups]))
-    mixed = Dataset(**{name: column[order] for name, column in columns.items()})
-    return InstrumentalVariables(mixed), None if groups is None else by_appearance(groups[order])
+    names = "yxz" if levels is None else "xzy"  # effects of levels, which may be anything, are a part of y
+    order = order_at_random(*(columns[name] for name in names), *([] if groups is None else [groups]))
+    mixed = InstrumentalVariables(Dataset(**{name: column[order] for name, column in columns.items()}))
+    if levels is not None:
+        mixed = with_levels(mixed, by_appearance(levels[order]))
+    return mixed, None if groups is None else by_appearance(groups[order])
 
 
 def _joined_names(coding: Coding) -> str:

@@ -16,6 +16,7 @@ from dualembed.arrays import Floats, Integers
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import names_of, target
 from dualembed.data.table import Table
+from dualembed.estimators.absorbing import absorbed_levels
 from dualembed.linear.iv_columns import INTERCEPT
 from dualembed.linear.iv_design import IVDesign
 
@@ -56,6 +57,7 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
         values.get("controls"),
         instruments=values.get("instruments"),
         clusters=groups,
+        effects=None if table.absorb is None else absorbed_levels(table.absorb, len(parts["X"][0]))[0],
         outcome_name=outcome_name(table),
         endogenous_names=parts["X"][1],
         exogenous_names=parts["controls"][1] if values.get("controls") is not None else None,
@@ -102,11 +104,21 @@ def coded_line(results: LinearResults, codings: Sequence[Coding]) -> tuple[Float
         units = (1.0, 0.0) if column.levels else (column.scale, column.mean)
         coordinates += [(name, *units) for name in names]
     transform = np.zeros((len(coordinates) + 1, len(results.names)))
-    transform[0, known[INTERCEPT]] = 1.0
+    if INTERCEPT in known:  # which absorbed effects stand for
+        transform[0, known[INTERCEPT]] = 1.0
     for row, (name, scale, mean) in enumerate(coordinates, start=1):
         if name in known:
             transform[row, known[name]], transform[0, known[name]] = scale, mean
     return transform @ results.values, transform @ root_of(results.covariance)
+
+
+def line_constant(results: LinearResults, codings: Mapping[str, Coding], table: Table) -> float:
+    """The constant of a line without one, with which it has the mean of y over the rows."""
+    parts = [_columns(codings[role], getattr(table, role)) for role in ("X", "controls") if role in codings]
+    means = {name: mean for columns, names in parts for name, mean in zip(names, columns.mean(axis=0), strict=True)}
+    rows = len(parts[0][0])
+    slopes = results.params
+    return float(np.mean(target(table.y, rows)) - sum(slopes[name] * means[name] for name in results.names))
 
 
 def root_of(covariance: Floats) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from scipy import sparse
 
@@ -61,21 +63,26 @@ def nested(inner: Integers, outer: Integers) -> bool:
     return len(pairs) == len(np.unique(inner))
 
 
-def _indicator(factor: Integers) -> sparse.csr_matrix:
+def _indicator(factor: Integers, levels: int | None = None) -> sparse.csr_matrix:
     """(levels, n), 1 where a row is of the level."""
-    rows = len(factor)
-    return sparse.csr_matrix((np.ones(rows), (factor, np.arange(rows))), shape=(int(factor.max()) + 1, rows))
+    rows, count = len(factor), int(factor.max()) + 1 if levels is None else levels
+    return sparse.csr_matrix((np.ones(rows), (factor, np.arange(rows))), shape=(count, rows))
 
 
 def _remove_two(
     columns: Floats, many: sparse.csr_matrix, few: sparse.csr_matrix, *, weights: Floats, size: Floats
 ) -> Floats:
-    """One pass of the elimination: (D₂ - Bᵀ D₁⁻¹ B) γ = Sᵀ₂ - Bᵀ D₁⁻¹ S₁, and α = D₁⁻¹ (S₁ - B γ)."""
+    """One pass of the elimination."""
     weighted = weights[:, None] * columns
-    sums, right = many @ weighted, few @ weighted
-    sizes, diagonal = (many @ weights)[:, None], (few @ weights)[:, None]
     links = (many @ sparse.diags_array(weights) @ few.T).tocsr()
-    right = right - links.T @ (sums / sizes)
+    alpha, gamma = _solve_two(many @ weighted, few @ weighted, links, size)
+    return columns - many.T @ alpha - few.T @ gamma
+
+
+def _solve_two(sums: Floats, others: Floats, links: sparse.csr_matrix, size: Floats) -> tuple[Floats, Floats]:
+    """(D₂ - Bᵀ D₁⁻¹ B) γ = S₂ - Bᵀ D₁⁻¹ S₁, and α = D₁⁻¹ (S₁ - B γ), of sums S by level and the weights B of pairs."""
+    sizes, diagonal = np.asarray(links.sum(axis=1)).reshape(-1, 1), np.asarray(links.sum(axis=0)).reshape(-1, 1)
+    right = others - links.T @ (sums / sizes)
     found = np.zeros_like(right)
     residual = right.copy()
     direction = residual / diagonal
@@ -94,7 +101,27 @@ def _remove_two(
         direction = np.where(active, whitened + power / np.where(active, before, 1.0) * direction, 0.0)
     else:
         raise checks.InputError(
-            f"the two absorbed factors, of {many.shape[0]} and {few.shape[0]} levels, hang together too loosely to be "
+            f"the two absorbed factors, of {len(sizes)} and {len(diagonal)} levels, hang together too loosely to be "
             f"taken out in {MOST_ROUNDS} rounds; give one of them as dummies, or join rare levels"
         )
-    return columns - many.T @ ((sums - links @ found) / sizes) - few.T @ found
+    return (sums - links @ found) / sizes, found
+
+
+def level_effects(tiles: Iterable[tuple[Floats, Integers]], factors: Integers, width: int) -> tuple[Floats, ...]:
+    """The effects (levels, q) of one or two factors (n, f) in columns (n, q) that come in tiles, each with its levels.
+
+    Least squares of the columns on the factors' dummies, from sums by level alone.
+    """
+    levels = factors.max(axis=0) + 1
+    sums, square = [np.zeros((count, width)) for count in levels], np.zeros(width)
+    for columns, own in tiles:
+        square += np.einsum("ij,ij->j", columns, columns)
+        for total, factor, count in zip(sums, own.T, levels, strict=True):
+            total += _indicator(factor, count) @ columns
+    if len(sums) == 1:
+        return (sums[0] / np.bincount(factors[:, 0])[:, None],)
+    first = int(np.argmax(levels))  # the other one is solved for
+    many, few = factors[:, first], factors[:, 1 - first]
+    links = sparse.csr_matrix((np.ones(len(many)), (many, few)), shape=(levels[first], levels[1 - first]))
+    found = _solve_two(sums[first], sums[1 - first], links, np.sqrt(np.maximum(square, np.finfo(float).tiny)))
+    return found if first == 0 else found[::-1]

@@ -236,6 +236,13 @@ def default_covariance(design: FactoredDesign) -> Covariance:
     return Clustered() if design.clusters else Robust()
 
 
+def can_leave_out(design: FactoredDesign) -> bool:
+    """Whether clusters can be left out one by one: of one way, with absorbed effects within them."""
+    if len(design.clusters) != 1:
+        return False
+    return design.effects is None or all(nested(each, design.clusters[0]) for each in design.effects.T)
+
+
 def sum_by(labels: Integers, values: Floats) -> Floats:
     """Sums (G, r) of values (n, r) over the rows of each label."""
     rows = len(labels)
@@ -250,7 +257,7 @@ def leave_out_clusters(design: FactoredDesign) -> Floats:
     labels = _clusters(design)
     if len(labels) > 1:
         raise checks.InputError("the jackknife leaves out clusters of one way, but there are two; use Clustered")
-    if design.effects is not None and not all(nested(each, labels[0]) for each in design.effects.T):
+    if not can_leave_out(design):
         raise checks.InputError(
             "the jackknife needs absorbed effects to lie within clusters, since others change when a cluster is left "
             "out; give these effects as dummies, or use Clustered"

@@ -289,7 +289,7 @@ def gather_moments(
     phi, g = slice(dual.size), slice(dual.size, -1)
     total = grams.sum(axis=0)
     return Sums(
-        counts.astype(float),
+        counts * dual.free,
         cross=grams[:, g, phi].transpose(0, 2, 1).copy(),
         target=grams[:, -1, phi, None].copy(),
         dual=np.stack([_mirrored(gram[phi, phi]) for gram in grams]),
@@ -313,7 +313,7 @@ def gather_scores(
     for scores, count in _iter_scores(problem, function, dual, groups):
         total += scores.T @ scores
         rows += count
-    return total / rows
+    return total / (rows * dual.free)
 
 
 def shrunken_scores(
@@ -327,12 +327,12 @@ def shrunken_scores(
     values, vectors = np.linalg.eigh(scale)
     kept = values > 1e-10 * values[-1]
     whitener = vectors[:, kept] / np.sqrt(values[kept])
-    total, fourth, units, rows = np.zeros((whitener.shape[1],) * 2), 0.0, 0, 0
+    total, fourth, units, rows = np.zeros((whitener.shape[1],) * 2), 0.0, 0, 0.0
     for scores, count in _iter_scores(problem, function, dual, coarser(groups) if is_two_way(groups) else groups):
         white = scores @ whitener
         total += white.T @ white
         fourth += float(np.sum(np.sum(white**2, axis=1) ** 2))
-        units, rows = units + len(white), rows + count
+        units, rows = units + len(white), rows + count * dual.free
     size = len(total)
     level = np.trace(total) / size
     away = float(np.sum((total - level * np.eye(size)) ** 2))

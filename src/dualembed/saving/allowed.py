@@ -151,6 +151,7 @@ PARTS: dict[str, dict[str, str]] = {
         "spaces.network": "Network NetworkFunction Training _Recombined",
         "spaces.nystrom": "ActionFeatures KMeansPlusPlus LandmarkMap LeverageScores Nystrom Stack TrendedLandmarks "
         "Uniform",
+        "spaces.within": "CentredMap WithinMap",
         "spaces.rkhs": "Expansion KernelFunction RKHS",
     },
 }

@@ -125,6 +125,7 @@ def auto(
         chosen = Record((), Saddle(problem, _space(primal), _space(dual)))
     if not free:
         chosen = _with_spaces(chosen, primal, dual, seed=seed, groups=groups)
+        chosen = dataclasses.replace(chosen, saddle=form.within_saddle(chosen.saddle))
     chosen = _with_solver(chosen, solver, groups=groups)
     return _solve(seed, chosen, groups)
 

@@ -1,17 +1,27 @@
-"""What is told of f besides the data: columns that it is linear in, next to any smooth function of the others."""
+"""What is told of f besides the data: columns that it is linear in, and levels of factors with effects of their own.
+
+Of an outcome y = f(x) + α_level + noise the problem has what the effects of levels leave of y, and the numbers of the
+levels as the last coordinates of points and contexts; features are then taken within levels (`spaces.within`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from dualembed.arrays import Floats
 from dualembed.kernels import Columns, Kernel
+from dualembed.linear.absorbed import effects_rank, level_effects
+from dualembed.problems.base import Problem, iter_terms, read_terms
+from dualembed.saddle import Saddle
 from dualembed.selection.hypotheses import base_features, candidates
-from dualembed.spaces.basis import PolynomialMap
+from dualembed.selection.search import MomentSample
+from dualembed.spaces.basis import AffineMap, Basis, PolynomialMap
+from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap
+from dualembed.spaces.within import WithinMap
 
 Searched = Sequence[tuple[type[Kernel], Floats]]
 
@@ -24,9 +34,49 @@ class Form:
     ----------
     linear : tuple of int
         Coordinates that f is linear in, with the same slope everywhere.
+    factors : int
+        How many of the last coordinates number levels whose effects are taken out.
     """
 
     linear: tuple[int, ...] = ()
+    factors: int = 0
+
+    def plain(self, sample: MomentSample) -> MomentSample:
+        """The sample without its levels."""
+        if not self.factors:
+            return sample
+        context = sample.context[:, : -self.factors]
+        columns = tuple(column for column in sample.columns if column < context.shape[1])
+        points = sample.points[:, :, : -self.factors]
+        return dataclasses.replace(sample, points=points, context=context, columns=columns or (0,))
+
+    def within(self, problem: Problem, primal: FeatureMap, dual: FeatureMap) -> tuple[FeatureMap, FeatureMap]:
+        """The features of f and of the dual without effects of levels; as they are where there are none."""
+        if not self.factors:
+            return primal, dual
+        levels = np.concatenate([terms.context[:, -self.factors :] for terms in iter_terms(problem)]).astype(int)
+        share = 1 - effects_rank(levels) / len(levels)
+
+        def effects(features: FeatureMap, tiles: Iterator[Floats]) -> tuple[Floats, ...]:
+            pairs = ((places[:, : -self.factors], places[:, -self.factors :].astype(int)) for places in tiles)
+            values = ((evaluate_features(features, places), own) for places, own in pairs)
+            return level_effects(values, levels, features.size)
+
+        primal, dual = to_numpy(primal), to_numpy(dual)
+        of_points = effects(primal, (terms.points[:, 0] for terms in iter_terms(problem)))
+        of_contexts = effects(dual, (terms.context for terms in iter_terms(problem)))
+        for each in of_contexts:
+            each[:, 0] = 0.0  # the constant, which says nothing here, but which penalties are measured by
+        return WithinMap(primal, of_points, share), WithinMap(dual, of_contexts, share)
+
+    def within_saddle(self, saddle: Saddle) -> Saddle:
+        """The saddle of straight lines, taken within levels."""
+        if not self.factors:
+            return saddle
+        terms = read_terms(saddle.problem)
+        maps = (AffineMap(places.shape[-1] - self.factors) for places in (terms.points, terms.context))
+        primal, dual = self.within(saddle.problem, *maps)
+        return dataclasses.replace(saddle, primal=Basis(primal), dual=Basis(dual))
 
 
 ANY = Form()

@@ -39,6 +39,7 @@ from dualembed.solvers.newton import Newton, check_smooth
 from dualembed.spaces.base import Function
 from dualembed.spaces.basis import Basis, PolynomialMap
 from dualembed.spaces.features import FeatureMap
+from dualembed.spaces.linear import TransformedMap
 from dualembed.spaces.nystrom import Stack
 from dualembed.tuning import SEARCH
 
@@ -52,7 +53,7 @@ def choose_by_evidence(
     problem: Problem, rng: np.random.Generator, *, groups: ArrayLike | None = None, form: Form = ANY
 ) -> Record:
     """The saddle and its closed form, of an f of that form; rows are in no particular order."""
-    sample = read_moments(problem)
+    sample = form.plain(read_moments(problem))
     model, steps = choose(sample, rng)
     asked, treated = sample.unknown_columns, sample.treated_columns
     searched = [
@@ -63,7 +64,8 @@ def choose_by_evidence(
     free = tuple(sorted({*asked, *form.linear}))
 
     def weigh(instruments: FeatureMap, *, noise: Floats | None = None, partially_linear: bool = False) -> Fitting:
-        sums = gather_moments(problem, Stack((trend, smooth)), instruments, folds=FOLDS, groups=groups)
+        primal, dual = form.within(problem, Stack((trend, smooth)), instruments)
+        sums = gather_moments(problem, primal, dual, folds=FOLDS, groups=groups)
         weighed = weigh_hypotheses(
             trend,
             smooth,
@@ -76,12 +78,13 @@ def choose_by_evidence(
             asked=sorted({*treated, *form.linear}) if partially_linear else free,
             partially_linear=partially_linear,
         )
+        weighed = dataclasses.replace(weighed, features=TransformedMap(primal, weighed.features.transform))
         dual_penalty, predicting = prediction_penalty(sums)
         slopes = weighed.slopes if np.all(sample.weights >= 0) else None
         sums, multiplying = choose_products(weighed.sums, weighed.variance / sums.rows, dual_penalty, slopes=slopes)
         if partially_linear:
             sums, multiplying = sums.merged(), dataclasses.replace(multiplying, answer=FEW_MOMENTS)
-        fit = _solve(weighed, instruments, sums, dual_penalty, noise=noise)
+        fit = _solve(weighed, dual, sums, dual_penalty, noise=noise)
         return Fitting(weighed, fit, [weighed.choice, predicting, multiplying])
 
     instruments: FeatureMap = model.instruments
@@ -100,7 +103,7 @@ def choose_by_evidence(
         found = weigh(instruments, noise=noise, partially_linear=partially_linear)
     steps += [*found.choices, choice]
     fit = found.fit
-    spaces = Basis(found.weighed.features), Basis(instruments)
+    spaces = Basis(found.weighed.features), Basis(fit.dual)
     saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=fit.dual_penalty)
     return Record(tuple(steps), saddle, ClosedForm(fit.sums.groups, groups, fit.noise, found.weighed.prior))
 

@@ -29,6 +29,11 @@ class FeatureMap(eqx.Module):
     def size(self) -> int:
         """The number m of features."""
 
+    @property
+    def free(self) -> float:
+        """The share of the rows whose noise is left free, where something was taken out of the features before."""
+        return 1.0
+
     @abstractmethod
     def __call__(self, xs: AnyArray) -> AnyArray:
         """The features of points.
