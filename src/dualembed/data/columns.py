@@ -99,6 +99,8 @@ def columns_by_role(
             spec = options[given[0]] or ""
             found = select_columns(names, spec, f"--{given[0]}".replace("_", "-"), taken=taken) if spec.strip() else []
             word = given[0]
+        elif role.name == "time" and ROLES["states"] not in roles:
+            found, word = [], role.word  # rows that do not follow each other are one path only where that is said
         else:
             found, word = _well_known(role, words, columns, [name for name in names if name not in taken])
         if not found and role.name in needs and role.name not in derives:

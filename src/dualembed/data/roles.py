@@ -116,7 +116,12 @@ ROLES: dict[str, Role] = {
             former=("episode",),
             synonyms=("cluster",),
         ),
-        Role("time", "--time", Kind.LABEL, "When it was, by which rows of an episode are put in order."),
+        Role(
+            "time",
+            "--time",
+            Kind.LABEL,
+            "When it was: rows of an episode are in this order, those of iv one path in it.",
+        ),
         Role(
             "durations",
             "--duration",

@@ -80,7 +80,7 @@ class Table:
         Where an episode ends it does not matter, and is the state itself; a row that was cut off has none, and goes.
         """
         derived = self.next_states is None and self.states is not None
-        if self.time is None and not derived:
+        if (self.time is None and not derived) or self.states is None:
             return self
         rows = len(columns_of(self.states, "states")[1][0])
         self._check_lengths(rows)

@@ -41,15 +41,16 @@ from dualembed.estimators.effect_words import as_controls, by_places, no_such_me
 from dualembed.estimators.effects import QUARTILES, Move
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_columns import LinearColumn, linear_columns, slopes_of
-from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, line_constant, outcome_name, unidentified
+from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, is_path, line_constant, outcome_name, unidentified
 from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.clusters import by_appearance, cluster_numbers, count_clusters
 from dualembed.linear.moment_fit import Spread
+from dualembed.linear.serial import path_blocks, time_numbers
 from dualembed.problems import InstrumentalVariables
-from dualembed.selection import auto
+from dualembed.selection import Selection, auto
 from dualembed.selection.forms import Form
-from dualembed.solvers.base import Result, SolverLike
+from dualembed.solvers.base import Choice, Result, SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.basis import AffineMap
@@ -96,6 +97,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         Hansen's J, Wu-Hausman, the Anderson-Rubin set. None where it is not identified, and after `partial_fit`.
     absorbed_ : tuple of str
         Names of the factors whose effects were absorbed.
+    clusters_ : int or None
+        How many clusters there were, the fewest over the ways, or blocks of a path; None without.
     coef_ : array of shape (d,)
         Slopes in the columns' own units, if f is a straight line; those of `linear_` where there are categories. With
         `linear=` those of its columns, whose names `coef_names_` has.
@@ -127,7 +130,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         error="mean squared error of the conditional mean",
         mean="f(x) is {mean} on average over the data's rows, from {lowest} to {highest}.",
         needs=("X", "y"),
-        takes=("instruments", "controls", "groups", "absorb"),
+        takes=("instruments", "controls", "groups", "absorb", "time"),
         effects=True,
         inputs=("X", "controls"),
         context=("instruments", "controls"),
@@ -141,6 +144,7 @@ class IVRegressor(RegressorMixin, Econometrics):
     linear_: LinearResults | None = None  # models that were saved before it was kept have none
     outcome_: str = "y"  # likewise; else the name of the outcome's column, where it has one
     absorbed_: tuple[str, ...] = ()  # likewise
+    clusters_: int | None = None  # likewise
     _factors = 0  # of the fit that is going on
 
     _once_positional = ("instruments", "controls", "groups")
@@ -189,6 +193,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         controls: Any = None,
         groups: Any = None,
         absorb: Any = None,
+        time: Any = None,
     ) -> IVRegressor:
         """Learn f(X, controls), one sample a row.
 
@@ -208,13 +213,16 @@ class IVRegressor(RegressorMixin, Econometrics):
         absorb : array-like of shape (n,) or (n, 2), optional
             Levels of one or two factors, such as firm and year, each of which has an effect on y of its own: all is
             learnt within them. The mean of f over the data is then that of y.
+        time : array-like of shape (n,), optional
+            When each row was, where rows are one path and what is hidden goes on from one to the next: errors then
+            allow for it. With groups, which may go on as they will, it has no use.
 
         Returns
         -------
         IVRegressor
             The fitted estimator.
         """
-        given = {"instruments": instruments, "controls": controls, "groups": groups, "absorb": absorb}
+        given = {"instruments": instruments, "controls": controls, "groups": groups, "absorb": absorb, "time": time}
         return self._fit(Table.of(X=X, y=y, **given))
 
     @classmethod
@@ -490,6 +498,7 @@ class IVRegressor(RegressorMixin, Econometrics):
             )
         copied = check_outcome(self.schema_.codings, table)
         levels = None if table.absorb is None else self._read_levels(table, len(problem.source.table["y"]))
+        self.clusters_ = None if groups is None else count_clusters(groups)
         refusal = self._fit_linear(table, groups)
         self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
         self._factors = 0 if levels is None else levels.shape[1]
@@ -497,6 +506,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         problem, labels = _mixed(problem, groups, levels)
         self._solve_problem(problem, groups=labels)
         self._add_warnings([*copied, *refusal, *self._identification_warnings()])
+        if is_path(table):
+            self.selection_ = Selection((*self.selection_.steps, _path_choice(labels)))
         if levels is not None:
             self._leave_levels(problem, mean)
         judged = problem if levels is None else within_levels(problem, self._factors)
@@ -732,13 +743,15 @@ class IVRegressor(RegressorMixin, Econometrics):
         if self.absorbed_:  # compared within levels alone
             y = without_effects(y, values(self.function_, x), table.absorb)
         problem = InstrumentalVariables(Dataset(x=x, y=y, z=z))
-        return problem, None if table.groups is None else cluster_numbers("groups", table.groups, len(x))[0]
+        if table.groups is not None:
+            return problem, cluster_numbers("groups", table.groups, len(x))[0]
+        return problem, None if table.time is None else path_blocks(time_numbers(table.time, len(x)))
 
     @property
     def _freedom(self) -> float | None:
-        if self.linear_ is None or np.isinf(self.linear_.freedom):
-            return None  # clusters are many, or there are none
-        return self.linear_.freedom
+        known = [] if self.clusters_ is None or self._is_line else [self.clusters_ - 1.0]
+        known += [] if self.linear_ is None or np.isinf(self.linear_.freedom) else [self.linear_.freedom]
+        return min(known, default=None)  # none where there are no clusters, and a line says nothing
 
     def _unstandardise(self, table: Table) -> None:
         """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line.
@@ -822,6 +835,12 @@ def _joined_names(coding: Coding) -> str:
     """The names of columns in a sentence; none where they have none, or are many."""
     names = [column.name for column in coding.columns]
     return " and ".join(names) if coding.named and len(names) <= FEW_NAMES else ""
+
+
+def _path_choice(blocks: np.ndarray | None) -> Choice:
+    """How rows of one path are taken to depend on each other, in words."""
+    count = 0 if blocks is None else len(np.unique(blocks))
+    return Choice("rows", f"one path in time: noise may go on over any of its {count} blocks, by which errors are")
 
 
 def _line_beside(linear: LinearResults) -> str:

@@ -19,6 +19,7 @@ from dualembed.data.table import Table
 from dualembed.estimators.absorbing import absorbed_levels
 from dualembed.linear.iv_columns import INTERCEPT
 from dualembed.linear.iv_design import IVDesign
+from dualembed.linear.serial import NeweyWest, time_numbers
 
 SLIGHT = 1e-3  # noise beside a column, in its deviations
 COPIED = 1e-12  # difference between a column and y, in terms of y, up to which it is y
@@ -31,7 +32,13 @@ def fit_linear(
 
     Refused where the columns do not identify the coefficients.
     """
-    return dataclasses.replace(LinearResults.of(linear_design(codings, table, groups)), library=library)
+    covariance = NeweyWest() if is_path(table) else None
+    return dataclasses.replace(LinearResults.of(linear_design(codings, table, groups), covariance), library=library)
+
+
+def is_path(table: Table) -> bool:
+    """Whether rows are one path: their times are given, and no groups, which may go on as they will."""
+    return table.time is not None and table.groups is None
 
 
 def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers | None) -> IVDesign:
@@ -51,13 +58,14 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
             "columns that do"
         )
     values = {role: None if not names else columns for role, (columns, names) in parts.items()}
+    rows = len(parts["X"][0])
     return IVDesign.of(
-        target(table.y, len(parts["X"][0])),
+        target(table.y, rows),
         values["X"],
         values.get("controls"),
         instruments=values.get("instruments"),
-        clusters=groups,
-        effects=None if table.absorb is None else absorbed_levels(table.absorb, len(parts["X"][0]))[0],
+        clusters=time_numbers(table.time, rows) if is_path(table) else groups,
+        effects=None if table.absorb is None else absorbed_levels(table.absorb, rows)[0],
         outcome_name=outcome_name(table),
         endogenous_names=parts["X"][1],
         exogenous_names=parts["controls"][1] if values.get("controls") is not None else None,

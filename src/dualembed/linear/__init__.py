@@ -8,6 +8,7 @@ from dualembed.linear.iv_design import IVDesign
 from dualembed.linear.iv_rank import Dropped
 from dualembed.linear.moment_fit import MixturePrior, MomentFit, Spread
 from dualembed.linear.path import Average, solution_path
+from dualembed.linear.serial import NeweyWest
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import LinearSystem, MomentSystem
 from dualembed.linear.two_stage import IVFit, fit_liml, fit_two_stage
@@ -27,6 +28,7 @@ __all__ = [
     "MixturePrior",
     "MomentFit",
     "MomentSystem",
+    "NeweyWest",
     "RidgePath",
     "Robust",
     "Spread",
