@@ -90,7 +90,8 @@ def choose_by_evidence(
     instruments: FeatureMap = model.instruments
     found, partially_linear = weigh(instruments), False
     if treated and found.noise_share > SEARCH.little_noise:
-        others = [place for place in range(sample.context.shape[1]) if place not in sample.controls]
+        controls = sample.controls  # which takes its time to find
+        others = [place for place in range(sample.context.shape[1]) if place not in controls]
         fewer = PolynomialMap.orthonormal(sample.context, straight=others)
         partial = weigh(fewer, partially_linear=True)
         # Where lines in instruments are nearly all noise, what moves x is no line.
