@@ -41,7 +41,15 @@ from dualembed.estimators.effect_words import as_controls, by_places, no_such_me
 from dualembed.estimators.effects import QUARTILES, Move
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_columns import LinearColumn, linear_columns, slopes_of
-from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, is_path, line_constant, outcome_name, unidentified
+from dualembed.estimators.linear_model import (
+    check_outcome,
+    coded_line,
+    fit_linear,
+    is_path,
+    line_constant,
+    outcome_name,
+    unidentified,
+)
 from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.linear.clusters import by_appearance, cluster_numbers, count_clusters
