@@ -104,7 +104,7 @@ def test_made_terms_are_columns_and_rows_that_lack_them_may_be_dropped(table: Pa
         (["--formula", "sales"], "'sales' has no ~"),
         (["--formula", ""], "a formula is of the form"),
         (["--formula", "sales ~ [prize ~ tax]"], "'prize', which is not there"),
-        (["--formula", "sales ~ state_b | kind | price ~ tax"], "give them as controls, + C(kind)"),
+        (["--formula", "sales ~ state_b | kind | price ~ tax", "--absorb", "kind"], "factors to absorb, and so does"),
     ],
 )
 def test_what_contradicts_a_formula_or_is_none_is_refused(
