@@ -16,6 +16,7 @@ from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import number_groups
 from dualembed.problems.base import Problem, finite_data, iter_terms
 from dualembed.selection import HeldOut
+from dualembed.selection.honest_score import mean_of
 from dualembed.selection.regression import cross_fit, split_blocks
 
 WEAK = 10.0  # first-stage F below which instruments are weak
@@ -45,7 +46,8 @@ class Diagnostics:
     nothing; `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage`
     the share of each endogenous column's variance that the instruments predict on rows left out, `first_stage_rows` how
     many rows were looked at for it (of rows that arrive in parts, those of the largest part; at most 4,096); `overlap`
-    that of importance weights. `warnings` say in plain words what speaks against the fit.
+    that of importance weights; `effective_rows` how many rows of equal weights are worth as much as those of survey
+    weights. `warnings` say in plain words what speaks against the fit.
     """
 
     rows: int
@@ -58,6 +60,7 @@ class Diagnostics:
     warnings: tuple[str, ...] = ()
     first_stage_rows: int = 0
     unjudged: str = ""
+    effective_rows: float | None = None
 
     def sentences(self) -> list[str]:
         """How much the data determine, how noisy they are, and how strong instruments are, in plain words."""
@@ -70,6 +73,10 @@ class Diagnostics:
         if self.residual_variance is not None:
             sentences.append(
                 f"The noise of a single row has a variance of about {format_number(self.residual_variance)}."
+            )
+        if self.effective_rows is not None:
+            sentences.append(
+                f"With their weights the {self.rows:,} rows are worth {self.effective_rows:,.0f} of equal weight."
             )
         sentences += self.strengths()
         if self.overlap is not None:
@@ -89,7 +96,8 @@ class Diagnostics:
         return [f"On rows left out the instruments predict {named}."]
 
     def __str__(self) -> str:
-        lines = [f"rows: {self.rows:,}"]
+        worth = "" if self.effective_rows is None else f", worth {self.effective_rows:,.0f} with their weights"
+        lines = [f"rows: {self.rows:,}{worth}"]
         if self.held_out is not None:
             error = self.held_out
             note = ", which tells nothing" if error.inconclusive else ""
@@ -112,12 +120,19 @@ class Diagnostics:
         return "\n".join(lines)
 
 
-def diagnose(fit: MomentFit, held_out: HeldOut | None) -> Diagnostics:
-    """The diagnostics of a closed form, judged by rows left out."""
-    system, rows = fit.plain_system, fit.sums.rows
+def diagnose(fit: MomentFit, held_out: HeldOut | None, rows: int) -> Diagnostics:
+    """The diagnostics of a closed form on so many rows, judged by rows left out."""
+    system, worth = fit.plain_system, fit.sums.rows
     freedom = system.freedom(fit.penalty)
-    warnings = tuple(few_rows(rows, freedom))
-    return Diagnostics(rows, held_out, system.singular_values(), freedom, fit.residual_variance, warnings=warnings)
+    return Diagnostics(
+        rows,
+        held_out,
+        system.singular_values(),
+        freedom,
+        fit.residual_variance,
+        warnings=tuple(few_rows(worth, freedom)),
+        effective_rows=worth if worth < (1 - 1e-9) * rows else None,
+    )
 
 
 class FirstStage(NamedTuple):
@@ -142,9 +157,9 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
 
     def left(values: np.ndarray, context: np.ndarray) -> float:
         if not context.shape[1]:
-            return float(np.var(values))
-        fitted = cross_fit(context, values, blocks, uses=uses, rng=rng)[0]
-        return float(np.mean((values - fitted) ** 2))
+            return mean_of((values - mean_of(values, terms.mass)) ** 2, terms.mass)
+        fitted = cross_fit(context, values, blocks, uses=uses, rng=rng, mass=terms.mass)[0]
+        return mean_of((values - fitted) ** 2, terms.mass)
 
     shares = []
     for column, name in enumerate(names):
@@ -234,7 +249,7 @@ def low_overlap(weights: np.ndarray, discounted: np.ndarray) -> list[str]:
     ]
 
 
-def few_rows(rows: int, freedom: float) -> list[str]:
+def few_rows(rows: float, freedom: float) -> list[str]:
     """What too little data means, in plain words."""
     if rows < FEW * freedom:
         return [

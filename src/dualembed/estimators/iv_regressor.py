@@ -30,10 +30,11 @@ from dualembed.estimators.diagnostics import (
 )
 from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
-from dualembed.estimators.effects import QUARTILES, Move
+from dualembed.estimators.effects import QUARTILES, Move, Over
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, unidentified
 from dualembed.estimators.weak_instruments import is_weak, widen
+from dualembed.estimators.weighting import COUNTS, Weighting, join, weigh
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
 from dualembed.solvers.base import SolverLike
@@ -57,6 +58,9 @@ class IVRegressor(RegressorMixin, Econometrics):
         Space of the witness, likewise.
     categorical_features : array-like, optional
         Names or places of columns that are categories, or a mask, besides those that are by their type.
+    weighting : {"auto", "frequency", "survey"}, default="auto"
+        What `sample_weight` means: how many equal rows a row stands for, whole numbers, or how much it counts, as
+        survey (probability) weights do, whose scale says nothing. "auto" takes whole numbers for counts.
     random_state : int or RandomState, default=0
         Seed of the choice of the model.
 
@@ -105,7 +109,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         error="mean squared error of the conditional mean",
         mean="f(x) is {mean} on average over the data's rows, from {lowest} to {highest}.",
         needs=("X", "y"),
-        takes=("instruments", "controls", "groups"),
+        takes=("instruments", "controls", "groups", "sample_weight"),
         effects=True,
         inputs=("X", "controls"),
         context=("instruments", "controls"),
@@ -117,6 +121,7 @@ class IVRegressor(RegressorMixin, Econometrics):
     )
 
     linear_: LinearResults | None = None  # models that were saved before it was kept have none
+    weighting_: Weighting = COUNTS  # what weights of earlier rows meant
 
     _once_positional = ("instruments", "controls", "groups")
 
@@ -142,15 +147,26 @@ class IVRegressor(RegressorMixin, Econometrics):
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
         categorical_features: Any = None,
+        weighting: str = "auto",
         random_state: Any = 0,
     ) -> None:
         self.solver = solver
         self.primal = primal
         self.dual = dual
         self.categorical_features = categorical_features
+        self.weighting = weighting
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, instruments: Any = None, controls: Any = None, groups: Any = None) -> IVRegressor:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        instruments: Any = None,
+        controls: Any = None,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> IVRegressor:
         """Learn f(X, controls), one sample a row.
 
         Parameters
@@ -165,16 +181,21 @@ class IVRegressor(RegressorMixin, Econometrics):
             Exogenous columns that y depends on too.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other, by which standard errors are clustered.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows; what they mean is up to `weighting`. Rows of weight 0 are left out.
 
         Returns
         -------
         IVRegressor
             The fitted estimator.
         """
-        return self._fit(Table.of(X=X, y=y, instruments=instruments, controls=controls, groups=groups))
+        columns = {"instruments": instruments, "controls": controls, "groups": groups, "sample_weight": sample_weight}
+        return self._fit(Table.of(X=X, y=y, **columns))
 
     @classmethod
-    def from_formula(cls, formula: str, frame: Any, *, groups: Any = None, **settings: Any) -> IVRegressor:
+    def from_formula(
+        cls, formula: str, frame: Any, *, groups: Any = None, sample_weight: Any = None, **settings: Any
+    ) -> IVRegressor:
         """The estimator fitted to the columns of a frame that a formula names, or makes of others.
 
         `data.Formula` says how formulas are written, and its `read(frame)` has the columns themselves: `fit` takes
@@ -189,6 +210,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             A data frame of any library, or a dictionary of columns.
         groups : str or array-like of shape (n,), optional
             Labels of rows that depend on each other, or the name of the frame's column that has them.
+        sample_weight : str or array-like of shape (n,), optional
+            Weights of rows, or the name of the frame's column that has them.
         **settings : object
             Parameters of the estimator.
 
@@ -216,9 +239,12 @@ class IVRegressor(RegressorMixin, Econometrics):
 
         source = arrow_table(frame)
         table = Formula.of(formula).read(source).table
-        labels = taken(source, (groups,)).column(0).to_numpy() if isinstance(groups, str) else groups
-        columns = table.columns if labels is None else {**table.columns, "groups": labels}
-        return cls(**settings)._fit(dataclasses.replace(table, columns=columns))
+        beside = {
+            role: taken(source, (given,)).column(0).to_numpy() if isinstance(given, str) else given
+            for role, given in (("groups", groups), ("sample_weight", sample_weight))
+            if given is not None
+        }
+        return cls(**settings)._fit(dataclasses.replace(table, columns={**table.columns, **beside}))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
         """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
@@ -315,18 +341,18 @@ class IVRegressor(RegressorMixin, Econometrics):
             return self.difference(after, before, controls)
         if self.sample_ is None:
             raise checks.InputError("this model was saved without rows to take the mean over; give controls")
-        rows = self.sample_.rows
+        over = Over.sample(self.sample_)
         sides = []
         for each in (after, before):
-            moved = np.array(rows)
+            moved = np.array(over.rows)
             moved[:, : self.coding_.dimension] = self.coding_.encode(each)
             sides.append(moved)
-        shares, groups = np.tile([1.0, -1.0], (len(rows), 1)), np.full(len(rows), -1)
+        shares, strays = np.tile([1.0, -1.0], (len(over.rows), 1)), np.zeros((len(over.rows), 2))
         words = (
             f"the effect of moving X between two places{self.sample_.note or ', on average over the rows of the fit'}"
         )
-        strays = np.zeros((len(rows), 2))
-        return self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups)
+        points = np.stack(sides, axis=1)
+        return self._mean_at(words, points, shares, strays=strays, groups=over.groups, mass=over.mass)
 
     def mean_derivative(self, column: Any, X: Any = None, controls: Any = None) -> Question:
         """The question of the mean over rows of ∂f/∂column, per unit of the column.
@@ -396,7 +422,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         controls : array-like of shape (n, k) or (n,), optional
             Controls.
         sample_weight : array-like of shape (n,), optional
-            Weights of R².
+            Weights of rows, of R² or of the error.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other; folds of the error keep them together.
 
@@ -407,12 +433,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         """
         check_is_fitted(self, "function_")
         if self.instruments_ is not None:
-            if sample_weight is not None:
-                raise checks.InputError(
-                    "sample_weight has no use with instruments, since the honest error counts every row alike; leave "
-                    "it out, or repeat rows"
-                )
-            return -self.error(X, y, instruments=instruments, controls=controls, groups=groups).value
+            columns = {"controls": controls, "groups": groups, "sample_weight": sample_weight}
+            return -self.error(X, y, instruments=instruments, **columns).value
         found = self.predict(X, controls)
         if groups is not None:
             group_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
@@ -426,15 +448,17 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._set_feature_names(table.X)
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
+        weighed = weigh(table, self.weighting)
+        self.weighting_, table = weighed.weighting, weighed.table
         self._code(table)
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
-        problem, groups = self._problem(table)
+        problem, groups = self._weighted_problem(table, weighed.mass(self.weighting_))
         copied = check_outcome(self.schema_.codings, table)
-        refusal = self._fit_linear(table, groups)
+        refusal = self._fit_linear(table, groups, weighed.weights)
         self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
         problem, labels = _mixed(problem, groups)
         self._solve_problem(problem, groups=labels)
-        self._add_warnings([*copied, *refusal, *self._identification_warnings()])
+        self._add_warnings([*weighed.warnings, *copied, *refusal, *self._identification_warnings()])
         self._judge_instruments(problem, labels, FirstStage())
         self._unstandardise()
         self._sample(problem)
@@ -442,22 +466,24 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
-        problem, labels = _mixed(*self._problem(table))
+        weighed = weigh(table, self.weighting, self.weighting_)
+        self.weighting_, rescaled = join(self.weighting_, weighed.weighting)
+        problem, labels = _mixed(*self._weighted_problem(weighed.table, weighed.mass(self.weighting_)))
         before = self.diagnostics_
         self.linear_ = None  # it needs all rows at once
-        self._extend_solution(problem, groups=labels)
+        self._extend_solution(problem, groups=labels, rescaled=rescaled)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
         self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
 
-    def _fit_linear(self, table: Table, groups: np.ndarray | None) -> list[str]:
+    def _fit_linear(self, table: Table, groups: np.ndarray | None, weights: np.ndarray | None) -> list[str]:
         """Keep two-stage least squares of the same columns; say why where these do not identify it.
 
         Where a straight line is all that was asked for, there is nothing else to answer with.
         """
         try:
-            self.linear_ = fit_linear(self.schema_.codings, table, groups, library=self.library_)
+            self.linear_ = fit_linear(self.schema_.codings, table, groups, weights, library=self.library_)
         except checks.InputError as refusal:
             if self.instruments_ is None:
                 return []
@@ -489,8 +515,9 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def _sample(self, problem: Any) -> None:
         """Keep some of the problem's rows besides earlier ones."""
-        rows = problem.source.table["x"]
-        self.sample_ = RowSample.of(rows, rows, seed=self._seed(), before=self.sample_)
+        rows, mass = problem.source.table["x"], problem.source.table.get("mass")
+        weights = None if mass is None else mass / self.weighting_.factor
+        self.sample_ = RowSample.of(rows, rows, seed=self._seed(), before=self.sample_, weights=weights)
 
     def _judge_instruments(self, problem: Any, groups: Any, before: FirstStage) -> None:
         """Note how well the instruments predict X: on these rows, unless more were looked at before."""
@@ -589,9 +616,9 @@ class IVRegressor(RegressorMixin, Econometrics):
         return np.concatenate([points for points, _ in parts], axis=1), np.sum([away for _, away in parts], axis=0)
 
     def _mean_at(
-        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
+        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any, mass: Any = None
     ) -> Question:
-        return Question.mean(words, rows, shares, groups, strays)
+        return Question.mean(words, rows, shares, groups, strays, mass)
 
     def _locate(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         return self._rows_of(table.X, table.controls)
@@ -602,6 +629,11 @@ class IVRegressor(RegressorMixin, Econometrics):
         return _beside(coding.encode(table.instruments), self.controls_, table.controls)
 
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
+        weighed = weigh(table, self.weighting)
+        return self._weighted_problem(weighed.table, weighed.mass(weighed.weighting))
+
+    def _weighted_problem(self, table: Table, mass: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+        """The problem of the coded data, whose rows count by their mass, and the number of each row's group."""
         x = self.coding_.encode(table.X)
         if (table.instruments is None) != (self.instruments_ is None):
             raise checks.InputError("instruments must be given here as in the fit: in both or in neither")
@@ -610,7 +642,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             if part is not None and len(part) != len(x):
                 raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
         x, z = (_beside(part, self.controls_, table.controls) for part in (x, z))
-        problem = InstrumentalVariables(Dataset(x=x, y=target(table.y, len(x)), z=z))
+        columns = {"x": x, "y": target(table.y, len(x)), "z": z}
+        problem = InstrumentalVariables(Dataset(**columns, **({} if mass is None else {"mass": mass})))
         return problem, None if table.groups is None else group_numbers("groups", table.groups, len(x))
 
     @property
@@ -671,7 +704,9 @@ class IVRegressor(RegressorMixin, Econometrics):
 def _mixed(problem: Any, groups: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
     """The problem in an order that is not the table's, since models are chosen by folds of rows; and its groups."""
     columns = problem.source.table
-    order = order_at_random(columns["y"], columns["x"], columns["z"], *([] if groups is None else [groups]))
+    beside = [] if groups is None else [groups]
+    beside += [columns["mass"]] if "mass" in columns else []
+    order = order_at_random(columns["y"], columns["x"], columns["z"], *beside)
     mixed = Dataset(**{name: column[order] for name, column in columns.items()})
     return InstrumentalVariables(mixed), None if groups is None else groups[order]
 
