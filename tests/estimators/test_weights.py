@@ -75,8 +75,9 @@ def test_a_row_of_weight_0_is_no_row_whatever_it_holds(weights: np.ndarray) -> N
 
 @pytest.mark.parametrize("factor", [7.0, 1e-200, 1e200])
 def test_the_scale_of_survey_weights_says_nothing(factor: float) -> None:
-    once, scaled = (instrumental().fit(X, Y, sample_weight=each, **COLUMNS) for each in (SURVEY, factor * SURVEY))
-    np.testing.assert_allclose(said(scaled), said(once), rtol=1e-8)
+    model = instrumental(weighting="survey")  # a large enough number is whole
+    once, scaled = (clone(model).fit(X, Y, sample_weight=each, **COLUMNS) for each in (SURVEY, factor * SURVEY))
+    np.testing.assert_allclose(said(scaled), said(once), rtol=1e-6)
     assert scaled.diagnostics_.effective_rows == pytest.approx(SURVEY.sum() ** 2 / np.sum(SURVEY**2))
     assert scaled.diagnostics_.rows == ROWS
 
@@ -104,11 +105,9 @@ def test_shares_of_subgroups_are_weighted_so_that_their_mean_is_the_average_effe
     level = (CONTROL > 0).astype(float)
     columns = {"instruments": INSTRUMENT, "controls": np.stack([level, CONTROL], axis=1)}
     model = instrumental().fit(X, Y, sample_weight=SURVEY, **columns)
-    groups, average = model.effect(0.0, 1.0, by=0), model.effect(0.0, 1.0)
+    groups, average = model.effect(0.0, 1.0, by="control 0"), model.effect(0.0, 1.0)
     assert groups.shares[1] == pytest.approx(SURVEY[level == 1].sum() / SURVEY.sum())
     assert groups.average().value == pytest.approx(average.value)
-    mean = np.average(np.diff(model.predict(np.repeat([[0.0], [1.0]], 2, axis=0), [[0, 0], [1, 0], [0, 0], [1, 0]])))
-    assert np.isfinite(mean)
 
 
 def test_the_mean_effect_is_that_of_the_weighted_rows() -> None:
@@ -144,14 +143,15 @@ def stratified(seed: int, rows: int = 600) -> tuple[dict[str, Any], np.ndarray]:
 
 def test_survey_weights_undo_an_uneven_sample_and_intervals_cover() -> None:
     covered, plain = 0, []
-    for seed in range(40):
+    for seed in range(30):
         columns, weights = stratified(seed)
         model = de.IVRegressor(primal="linear", dual="linear")
         answer = clone(model).fit(**columns, sample_weight=weights).effect(0.0, 1.0)
         lower, upper = answer.interval()
         covered += lower <= 1.5 <= upper
-        plain.append(model.fit(**columns).effect(0.0, 1.0).value)
-    assert covered >= 36
+        if seed < 4:
+            plain.append(model.fit(**columns).effect(0.0, 1.0).value)
+    assert covered >= 27
     assert np.mean(plain) < 1.2  # unweighted it is that of the sample
 
 
@@ -187,8 +187,8 @@ def test_large_whole_numbers_are_said_to_look_like_survey_weights() -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "negative": (np.where(np.arange(ROWS) == 3, -1.0, 1.0), "must not be below 0, but is in 1 row"),
-    "missing": (np.where(np.arange(ROWS) == 3, np.nan, 1.0), "must be finite, but are NaN or infinity in 1 row"),
+    "negative": (np.where(np.arange(ROWS) == 3, -1.0, 1.0), "must not be below 0, but is in row 3"),
+    "missing": (np.where(np.arange(ROWS) == 3, np.nan, 1.0), "must be finite, but are NaN or infinity in row 3"),
     "all zero": (np.zeros(ROWS), "is 0 in every row"),
     "short": (np.ones(ROWS - 1), rf"must have shape \({ROWS},\)"),
     "wide": (np.ones((ROWS, 2)), rf"must have shape \({ROWS},\)"),
@@ -215,13 +215,14 @@ def test_frames_lists_and_formulas_have_weights_too(weights: np.ndarray) -> None
     frame = pd.DataFrame({"x": X[:, 0], "y": Y, "z": INSTRUMENT, "w": weights}, index=np.arange(ROWS)[::-1])
     known = {"sample_weight": frame["w"], "instruments": frame["z"]}
     from_frame = instrumental().fit(frame[["x"]], frame["y"], **known)
+    points = pd.DataFrame({"x": POINTS[:, 0]})
     from_lists = instrumental().fit(
         X.tolist(), Y.tolist(), instruments=INSTRUMENT.tolist(), sample_weight=weights.tolist()
     )
     formula = de.IVRegressor.from_formula("y ~ [x ~ z]", frame, sample_weight="w", **small())
     expected = from_lists.predict(POINTS)
-    np.testing.assert_allclose(from_frame.predict(POINTS, None), expected)
-    np.testing.assert_allclose(formula.predict(POINTS, None), expected)
+    np.testing.assert_allclose(from_frame.predict(points), expected)
+    np.testing.assert_allclose(formula.predict(points), expected)
 
 
 @pytest.mark.parametrize("estimator", [de.InvariantRegressor("noise", **small()), de.InvariantClassifier("noise")])
