@@ -189,7 +189,7 @@ def test_large_whole_numbers_are_said_to_look_like_survey_weights() -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "negative": (np.where(np.arange(ROWS) == 3, -1.0, 1.0), "must not be below 0, but is in row 3"),
     "missing": (np.where(np.arange(ROWS) == 3, np.nan, 1.0), "must be finite, but are NaN or infinity in row 3"),
-    "all zero": (np.zeros(ROWS), "is 0 in every row"),
+    "all zero": (np.zeros(ROWS), "is zero in every row"),
     "short": (np.ones(ROWS - 1), rf"must have shape \({ROWS},\)"),
     "wide": (np.ones((ROWS, 2)), rf"must have shape \({ROWS},\)"),
     "too many": (np.full(ROWS, 1e6), "more than the 20,000,000 that fit"),

@@ -292,7 +292,8 @@ def _column(name: str, values: np.ndarray) -> ColumnCoding:
                 f"are at most {MOST_LEVELS}, or give it as a number"
             )
         return ColumnCoding(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
-    mean, scale = float(values.mean()), float(values.std())
+    ordered = np.sort(values)  # else sums would depend, by a rounding, on the order of the rows
+    mean, scale = float(ordered.mean()), float(ordered.std())
     if scale <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
         return ColumnCoding(name, constant=float(values[0]))
     return ColumnCoding(name, mean, scale)

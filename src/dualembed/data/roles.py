@@ -126,7 +126,7 @@ ROLES: dict[str, Role] = {
             "sample_weight",
             "--weight",
             Kind.NUMBER,
-            "Weights of rows: how many equal rows each stands for, or survey weights; see --weighting.",
+            "Weights of rows: whole numbers count equal rows, others are survey weights; see --weighting.",
             explicit=True,
         ),
         Role("variations", "--variation", Kind.TABLE, "What x might as well have been.", follows="X"),

@@ -34,7 +34,7 @@ from dualembed.estimators.effects import QUARTILES, Move, Over
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_model import check_outcome, coded_line, fit_linear, unidentified
 from dualembed.estimators.weak_instruments import is_weak, widen
-from dualembed.estimators.weighting import COUNTS, Weighting, join, weigh
+from dualembed.estimators.weighting import COUNTS, WEIGHTING, Weighting, join, weigh
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
 from dualembed.solvers.base import SolverLike
@@ -113,10 +113,12 @@ class IVRegressor(RegressorMixin, Econometrics):
         effects=True,
         inputs=("X", "controls"),
         context=("instruments", "controls"),
+        settings=(WEIGHTING,),
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
-            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --out effect.dualembed',
+            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --weight weight --weighting survey '
+            "--out effect.dualembed",
         ),
     )
 

@@ -8,10 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed import checks
+from dualembed.answers import Setting
 from dualembed.data.frames import as_column, count_rows, describe_rows
 from dualembed.data.table import Table
 
 WEIGHTINGS = ("auto", "frequency", "survey")
+WEIGHTING = Setting(
+    "weighting",
+    "What --weight says: frequency, how many equal rows a row stands for; or survey, how much it counts.",
+    default="auto",
+    words=WEIGHTINGS,
+)
 CENSUS = 5.0  # mean of whole numbers from which on they look like survey weights
 MOST = 20_000_000  # rows that others may be counted as
 
@@ -131,5 +138,5 @@ def _checked(given: Any, rows: int) -> np.ndarray:
             f"sample_weight must not be below 0, but is in {describe_rows(bad)}; give 0 to leave a row out"
         )
     if not weights.any():
-        raise checks.InputError("sample_weight is 0 in every row, which leaves none; give some a weight above 0")
+        raise checks.InputError("sample_weight is zero in every row, which leaves none; give some a weight above it")
     return weights
