@@ -16,11 +16,12 @@ from dualembed.answers import Answer, Findings, LinearResults, Question, Task
 from dualembed.answers.question import share_of
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
-from dualembed.data.frames import column_names, group_numbers, order_at_random, target
+from dualembed.data.frames import column_names, count_rows, group_numbers, order_at_random, target
 from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate
 from dualembed.estimators.base import require_2d
+from dualembed.estimators.controls import split_categories, split_controls
 from dualembed.estimators.diagnostics import (
     LOOKED_AT,
     FirstStage,
@@ -58,6 +59,9 @@ class IVRegressor(RegressorMixin, Econometrics):
         Space of the witness, likewise.
     categorical_features : array-like, optional
         Names or places of columns that are categories, or a mask, besides those that are by their type.
+    controls : array-like, optional
+        Names or places of columns of X that are controls, or a mask, in the place of the argument `controls` of `fit`
+        and all other methods: scikit-learn's scorers give `predict` no more than X.
     weighting : {"auto", "frequency", "survey"}, default="auto"
         What `sample_weight` means: how many equal rows a row stands for, whole numbers, or how much it counts, as
         survey (probability) weights do, whose scale says nothing. "auto" takes whole numbers for counts.
@@ -149,6 +153,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
         categorical_features: Any = None,
+        controls: Any = None,
         weighting: str = "auto",
         random_state: Any = 0,
     ) -> None:
@@ -156,6 +161,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         self.primal = primal
         self.dual = dual
         self.categorical_features = categorical_features
+        self.controls = controls
         self.weighting = weighting
         self.random_state = random_state
 
@@ -339,6 +345,11 @@ class IVRegressor(RegressorMixin, Econometrics):
     def _effect_question(self, T0: Any, T1: Any, controls: Any) -> Question:
         """The mean over rows of f(T1) - f(T0)."""
         before, after = (np.asarray([[each]]) if np.ndim(each) == 0 else each for each in (T0, T1))
+        if controls is not None and self.controls is not None:
+            raise checks.InputError(
+                f"controls are columns of X by the parameter controls={self.controls!r}, and the effect is over the "
+                "rows of the fit; ask difference(X1, X0) of whole rows for others"
+            )
         if controls is not None or self.controls_ is None:
             return self.difference(after, before, controls)
         if self.sample_ is None:
@@ -455,6 +466,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._code(table)
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         problem, groups = self._weighted_problem(table, weighed.mass(self.weighting_))
+        table = self._parted(table)
         copied = check_outcome(self.schema_.codings, table)
         refusal = self._fit_linear(table, groups, weighed.weights)
         self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
@@ -538,6 +550,8 @@ class IVRegressor(RegressorMixin, Econometrics):
     def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
         asked = self.categorical_features
+        if self.controls is not None:
+            asked = split_categories(asked, self.columns_of_x_)
         named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]
 
         codings = {}
@@ -561,12 +575,12 @@ class IVRegressor(RegressorMixin, Econometrics):
         tables = super()._decoded(points)
         if len(tables) == 1:
             return tables
-        if not any(isinstance(table, dict) for table in tables):
-            return (np.concatenate(tables, axis=1),)
         found: dict[str, np.ndarray] = {}
         for coding, table in zip(self._codings(), tables, strict=True):
             found |= table if isinstance(table, dict) else dict(zip(coding.names, table.T, strict=True))
-        return (found,)
+        if self.controls is not None:
+            found = {name: found[name] for name in self.columns_of_x_}
+        return (found if any(isinstance(table, dict) for table in tables) else np.stack([*found.values()], axis=1),)
 
     @property
     def _is_line(self) -> bool:
@@ -607,6 +621,7 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
+        X, controls = self._apart(X, controls)
         _check_given(self.controls_, controls)
         parts = [coding.locate(table) for coding, table in zip(self._codings(), (X, controls), strict=False)]
         if repeated and len(parts[0][0]) == 1:
@@ -634,15 +649,37 @@ class IVRegressor(RegressorMixin, Econometrics):
         weighed = weigh(table, self.weighting)
         return self._weighted_problem(weighed.table, weighed.mass(weighed.weighting))
 
+    def _code(self, table: Table) -> None:
+        if self.controls is not None:
+            self.columns_of_x_ = column_names(table.X, "X")
+        super()._code(self._parted(table))
+
+    def _parted(self, table: Table) -> Table:
+        """The table with controls apart from X."""
+        X, controls = self._apart(table.X, table.controls)
+        return dataclasses.replace(table, columns={**table.columns, **Table.of(X=X, controls=controls).columns})
+
+    def _apart(self, X: Any, controls: Any) -> tuple[Any, Any]:
+        """X and controls, which may be columns of X."""
+        if self.controls is None:
+            return X, controls
+        if controls is not None:
+            raise checks.InputError(
+                f"controls are columns of X by the parameter controls={self.controls!r}, and were given besides; give "
+                "all of them in one of the two places"
+            )
+        return split_controls(X, self.controls)
+
     def _weighted_problem(self, table: Table, mass: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
         """The problem of the coded data, whose rows count by their mass, and the number of each row's group."""
+        table = self._parted(table)
         x = self.coding_.encode(table.X)
         if (table.instruments is None) != (self.instruments_ is None):
             raise checks.InputError("instruments must be given here as in the fit: in both or in neither")
         z = x if self.instruments_ is None else self.instruments_.encode(table.instruments)
         for name, part in (("instruments", z), ("controls", table.controls)):
-            if part is not None and len(part) != len(x):
-                raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
+            if part is not None and (count := count_rows(part)) != len(x):
+                raise checks.InputError(f"X has {len(x)} rows, but {name} {count}; give one a sample")
         x, z = (_beside(part, self.controls_, table.controls) for part in (x, z))
         columns = {"x": x, "y": target(table.y, len(x)), "z": z}
         problem = InstrumentalVariables(Dataset(**columns, **({} if mass is None else {"mass": mass})))
