@@ -37,6 +37,8 @@ ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence
 BANDWIDTH_SPREAD = 0.3  # of the logarithm, in the hyper-prior
 LEVEL_SPREAD = 3.0
+COLUMNS = (4, 16, 64)  # that few rows are padded to, since compiling for each number of columns takes seconds
+FEW_ROWS = 256
 CONSTANT = 10.0  # the constant's size over the largest standard deviation of an instrument of unit norm
 
 
@@ -126,6 +128,34 @@ def evidence(kernel: Kernel, seen: Moments, landmarks: jax.Array) -> jax.Array:
     root = jnp.linalg.cholesky(seen.noise + explained.T @ explained)
     misfit = jax.scipy.linalg.solve_triangular(root, seen.observed, lower=True)
     return -0.5 * misfit @ misfit - jnp.sum(jnp.log(jnp.diag(root)))
+
+
+class Widening(NamedTuple):
+    """Few rows with so many columns `more`, which are 1 everywhere, so that data sets share compiled code.
+
+    Kernels of differences, and of products about a middle of 1, do not see them.
+    """
+
+    columns: int
+    more: int
+
+    @staticmethod
+    def of(rows: int, columns: int) -> Widening:
+        """That of so many rows and columns."""
+        wide = [count for count in COLUMNS if count >= columns] if rows <= FEW_ROWS else []
+        return Widening(columns, wide[0] - columns if wide else 0)
+
+    def points(self, points: Floats) -> Floats:
+        """Points (..., columns) with more columns."""
+        return np.concatenate([points, np.ones((*points.shape[:-1], self.more))], axis=-1)
+
+    def parameters(self, tree: Any, fill: float) -> Any:
+        """Hyper-parameters with those of more columns."""
+        return jax.tree.map(lambda leaf: np.append(leaf, np.full(self.more, fill)) if np.ndim(leaf) else leaf, tree)
+
+    def narrowed(self, tree: Any) -> Any:
+        """Hyper-parameters without them."""
+        return jax.tree.map(lambda leaf: leaf[: self.columns] if np.ndim(leaf) else leaf, tree)
 
 
 class Regression(eqx.Module):
@@ -323,10 +353,11 @@ def bandwidths(contexts: Floats, responses: Floats, *, widest: Floats, mass: Flo
     responses = (responses - responses.mean(axis=0))[:, spreads > 0] / spreads[spreads > 0]
     if responses.shape[1] == 0:
         return widest
-    levels = np.full(responses.shape[1], 0.5)
-    centre = Regression(Gaussian(widest), levels, levels)
+    levels, wider = np.full(responses.shape[1], 0.5), Widening.of(len(contexts), contexts.shape[1])
+    contexts, middle = wider.points(contexts), wider.parameters(widest, 1.0)
+    centre = Regression(Gaussian(middle), levels, levels)
     spread = Regression(
-        Gaussian(np.full(len(widest), BANDWIDTH_SPREAD)),
+        wider.parameters(Gaussian(np.full(len(widest), BANDWIDTH_SPREAD)), 0.0),
         np.full_like(levels, LEVEL_SPREAD),
         np.full_like(levels, LEVEL_SPREAD),
     )
@@ -336,9 +367,9 @@ def bandwidths(contexts: Floats, responses: Floats, *, widest: Floats, mass: Flo
     with jax.enable_x64(True):
         parts = padded(contexts, more), np.pad(responses * counted[:, None], ((0, more), (0, 0))), landmarks, real
         data = tuple(jnp.asarray(part) for part in parts)
-    start = Regression(Gaussian(0.5 * widest), levels, levels)
+    start = Regression(Gaussian(wider.parameters(0.5 * widest, 1.0)), levels, levels)
     best = maximise(regression_evidence, centre, spread, data, start=start).parameters
-    return np.minimum(np.asarray(best.kernel.bandwidth), widest)
+    return np.minimum(wider.narrowed(np.asarray(best.kernel.bandwidth)), widest)
 
 
 def kernel_on(columns: tuple[int, ...], widths: Floats, dimension: int) -> Kernel:

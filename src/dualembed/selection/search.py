@@ -19,6 +19,7 @@ from dualembed.problems.base import Problem, read_terms
 from dualembed.selection.evidence import (
     Instruments,
     Maximum,
+    Widening,
     bandwidths,
     evidence,
     kernel_on,
@@ -36,7 +37,7 @@ from dualembed.tuning import SEARCH
 FEWEST = 5  # rows
 ROUNDS = 4  # of hyper-parameters and noise in turn
 NEGLIGIBLE = 0.01  # weight below which a family is left out
-LANDMARK_BLOCK = 30  # landmarks of the evidence are padded to a multiple of it
+LANDMARK_BLOCK = 60  # landmarks of the evidence are padded to a multiple of it
 
 FAMILIES: dict[str, type[kernels.Matern52] | type[kernels.Gaussian]] = {
     "Matern52": kernels.Matern52,  # the rougher first
@@ -245,11 +246,15 @@ def _maximise_evidence(
     size = search.mean(search.target**2) or 1.0
     variance = size if before is None else before.variance
     maxima = {} if before is None else before.candidates
+    wider = Widening.of(len(search.target), search.points.shape[2])
     with jax.enable_x64(True):
-        places = jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))  # as for moments, and rows
+        places = jnp.asarray(
+            padded(wider.points(landmarks), -len(landmarks) % LANDMARK_BLOCK)
+        )  # as for moments, and rows
     for _ in range(ROUNDS):
         noise = variance * np.eye(q.shape[1])
-        seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise, mass=search.mass)
+        points = wider.points(search.points)
+        seen = moments(points, search.weights, search.target, instruments=q, noise=noise, mass=search.mass)
         maxima = {name: _maximum(name, search, (seen, places), maxima.get(name)) for name in FAMILIES}
         shares, kernel = _average_kernels(maxima)
         features = whitened(kernel, landmarks)
@@ -282,7 +287,11 @@ def _maximum(family: str, search: MomentSample, data: Any, last: Maximum | None)
     """The most evident kernel of one family, from where it was, or from two starts where it was nowhere."""
     centre, spread, narrow = _prior(family, search)
     starts = [centre, narrow] if last is None else [last.parameters]
-    return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
+    wider = Widening.of(len(search.target), search.points.shape[2])
+    prior = wider.parameters(centre, 1.0), wider.parameters(spread, 0.0)
+    found = [maximise(evidence, *prior, data, start=wider.parameters(start, 1.0)) for start in starts]
+    best = max(found, key=lambda one: one.value)
+    return best._replace(parameters=wider.narrowed(best.parameters))
 
 
 def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
