@@ -11,6 +11,7 @@ from sklearn.base import clone
 from tests.estimators.cases import small
 
 import dualembed as de
+from dualembed.estimators.learning import RowSample
 
 RNG = np.random.default_rng(0)
 ROWS = 300
@@ -117,15 +118,25 @@ def test_the_mean_effect_is_that_of_the_weighted_rows() -> None:
 
 
 def test_of_many_weighted_rows_those_kept_have_the_mean_of_all() -> None:
-    rows = np.random.default_rng(1).normal(size=(20_000, 1))
+    rows = np.random.default_rng(1).normal(size=(60_000, 1))
     weights = np.exp(rows[:, 0])  # of which the weighted mean is 1, and a plain one 0
-    sample = de.estimators.learning.RowSample.of(rows[:9000], rows[:9000], seed=0, weights=weights[:9000])
-    sample = sample.of(rows[9000:], rows[9000:], seed=0, weights=weights[9000:], before=sample)
-    assert len(sample.rows) == 1000
+    parts = slice(0, 30_000), slice(30_000, None)
+    sample = None
+    for part in parts:
+        sample = RowSample.of(rows[part], rows[part], seed=0, weights=weights[part], before=sample)
+    assert sample is not None
     assert sample.mass is not None
-    assert np.average(sample.rows[:, 0], weights=sample.mass) == pytest.approx(1.0, abs=0.12)
-    fewer = sample.some(300)
-    assert np.average(fewer.rows[:, 0], weights=fewer.mass) == pytest.approx(1.0, abs=0.2)
+    assert len(sample.rows) == 10_000
+    assert np.average(sample.rows[:, 0], weights=sample.mass) == pytest.approx(1.0, abs=0.04)
+
+
+def test_the_effect_at_a_row_is_that_row_s_whatever_it_counts() -> None:
+    model = instrumental().fit(X, Y, sample_weight=SURVEY, **COLUMNS)
+    at_rows = model.effects(0.0, 1.0)
+    assert np.ptp(at_rows) > 0.0
+    sample = model.sample_
+    assert sample is not None
+    assert np.average(at_rows, weights=sample.mass) == pytest.approx(model.effect(0.0, 1.0).value)
 
 
 def stratified(seed: int, rows: int = 600) -> tuple[dict[str, Any], np.ndarray]:
