@@ -654,6 +654,10 @@ class IVRegressor(RegressorMixin, Econometrics):
             self.columns_of_x_ = column_names(table.X, "X")
         super()._code(self._parted(table))
 
+    @property
+    def _named_inputs(self) -> dict[str, list[str]] | None:
+        return None if self.controls is None else {"x": self.columns_of_x_}
+
     def _parted(self, table: Table) -> Table:
         """The table with controls apart from X."""
         X, controls = self._apart(table.X, table.controls)

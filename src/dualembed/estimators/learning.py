@@ -40,16 +40,17 @@ class RowSample:
     """Some of the rows of a fit, all of them where they are few: means over "the data" are means over these.
 
     `rows` (n, d) are as `Effects` moves them, `points` (n, d') are points of f at the same rows in its coordinates, and
-    `lots` (n,) are random numbers: of all rows seen, those with the least are kept. Rows of survey `weights` (n,) have
-    lots over weights in their place, and no row that is kept counts less than the first that is not would have to, the
-    `least` (priority sampling; Duffield, Lund and Thorup 2007): means are right on average.
+    `lots` (n,) are random numbers: of all rows seen, those with the least are kept. Rows of survey weights have lots
+    over weights in their place, and `mass` (n,) is how much each counts, None where all count alike: its weight, but no
+    less than the `least`, one over the first lot of rows not kept (priority sampling; Duffield, Lund and Thorup 2007),
+    so that means are right on average.
     """
 
     rows: np.ndarray
     points: np.ndarray
     lots: np.ndarray
     seen: int
-    weights: np.ndarray | None = None
+    mass: np.ndarray | None = None
     least: float = 0.0
 
     @staticmethod
@@ -67,7 +68,7 @@ class RowSample:
         lots[np.lexsort((counted, *rows.T))] = np.random.default_rng([seed, seen]).random(new)
         parts = [(rows, points, lots / counted, counted)]
         if before is not None:
-            own = np.ones(len(before.rows)) if before.weights is None else before.weights
+            own = np.ones(len(before.rows)) if before.mass is None else before.mass
             parts.insert(0, (before.rows, before.points, before.lots, own))
         rows, points, lots, counted = (np.concatenate(each) for each in zip(*parts, strict=True))
         most, order = _most(rows.shape[1]), np.argsort(lots)
@@ -75,12 +76,7 @@ class RowSample:
         if weights is None:
             return RowSample(rows[kept], points[kept], lots[kept], seen + new)
         least = max(least, 1 / lots[order[most]] if len(order) > most else 0.0)
-        return RowSample(rows[kept], points[kept], lots[kept], seen + new, counted[kept], least)
-
-    @property
-    def mass(self) -> np.ndarray | None:
-        """How much each row counts (n,); None where all count alike."""
-        return None if self.weights is None else np.maximum(self.weights, self.least)
+        return RowSample(rows[kept], points[kept], lots[kept], seen + new, np.maximum(counted[kept], least), least)
 
     @property
     def places(self) -> np.ndarray:

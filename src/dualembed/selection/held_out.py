@@ -124,7 +124,9 @@ def held_out_folds(
         points = terms.points.reshape(-1, terms.points.shape[2])
         both = [values.reshape(terms.weights.shape) for values in fit.without(fit.fold_weights[fold], points)]
         score = score_of(problem, terms, both[0], folds=SCORE_FOLDS, seed=seed, groups=labels[inside])
-        squared, fitted = (mean_of((terms.moment(values) - terms.target) ** 2, terms.mass) for values in both)
+        squared, fitted = (
+            float(np.average((terms.moment(values) - terms.target) ** 2, weights=terms.mass)) for values in both
+        )
         parts.append(HeldOut(score.value, score.stderr, squared, fitted, int(inside.sum())))
     return _together(parts)
 
@@ -209,7 +211,7 @@ def _judge(
     terms = checked_terms(problem, sample)
     values = values_at(function, terms.points)
     score = score_of(problem, terms, values, folds=SCORE_FOLDS, groups=labels)
-    return score, mean_of((terms.moment(values) - terms.target) ** 2, terms.mass)
+    return score, float(np.average((terms.moment(values) - terms.target) ** 2, weights=terms.mass))
 
 
 def _together(parts: list[HeldOut]) -> HeldOut:

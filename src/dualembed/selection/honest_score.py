@@ -138,10 +138,10 @@ def score_of(
     if not problem.loss.quadratic:
         contributions = _payoff(problem.loss, q[0], m, target=terms.target)
         stderr = clustered_error(contributions, units, terms.mass)
-        return Score(mean_of(contributions, terms.mass), stderr, contributions)
+        return Score(float(np.average(contributions, weights=terms.mass)), stderr, contributions)
     contributions = (q[0] + q[1]) * m - q[0] * q[1]
     stderr = _stderr(contributions, q, m, units=units, folds=folds, mass=terms.mass)
-    return Score(mean_of(contributions, terms.mass), stderr, contributions)
+    return Score(float(np.average(contributions, weights=terms.mass)), stderr, contributions)
 
 
 def _stderr(contributions: Floats, q: Floats, m: Floats, *, units: Integers, folds: int, mass: Floats | None) -> float:
@@ -252,7 +252,7 @@ def _payoff(loss: Loss, q: Floats, moment: Floats, *, target: Any) -> Floats:
 
 def clustered_error(contributions: Floats, units: Integers, mass: Floats | None = None) -> float:
     """The standard error of the mean of contributions that depend on each other within a unit, weighted by `mass`."""
-    away, worth = contributions - mean_of(contributions, mass), float(len(contributions))
+    away, worth = contributions - float(np.average(contributions, weights=mass)), float(len(contributions))
     if mass is not None:
         away, worth = mass * away, float(mass.sum())
     sums = np.bincount(units, away)
