@@ -138,7 +138,7 @@ def expected(estimator: Any) -> dict[str, str]:
 
 @pytest.mark.slow  # two minutes an estimator: most data sets have other sizes, for each of which JAX compiles anew
 @pytest.mark.filterwarnings("ignore")  # data of the checks' own making
-@parametrize_with_checks(DEFAULTS, expected_failed_checks=expected)
+@parametrize_with_checks(DEFAULTS, expected_failed_checks=expected)  # type: ignore[untyped-decorator]
 def test_default_estimators_pass_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
