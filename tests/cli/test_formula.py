@@ -128,7 +128,7 @@ def test_weights_are_a_column_by_name_and_count_or_weigh(table: Path, capsys: Sh
     write_table(survey, table)
     found = {}
     for weighting in ("auto", "frequency", "survey"):
-        assert fit(table, "--formula", TEXT, "--weight", "wt", "--weighting", weighting, "--json") == 0
+        assert fit(table, "--formula", TEXT, "--weight", "wt", "--weighting", weighting, "--group", "", "--json") == 0
         found[weighting] = document(capsys)
         assert found[weighting]["columns"]["weight"] == ["wt"]
         assert f"--weighting {weighting}" in found[weighting]["command"]
