@@ -24,7 +24,8 @@ class Role:
     """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
 
     What `follows` another role has a column for each of its columns, in the same units. `aliases` are names that other
-    libraries have for it, and `former` the words of options that it once had.
+    libraries have for it, and `former` the words of options that it once had. An `explicit` one is never taken from a
+    column of its name alone, which may mean anything.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Role:
     follows: str | None = None
     aliases: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
+    explicit: bool = False
 
     @property
     def word(self) -> str:
@@ -119,6 +121,13 @@ ROLES: dict[str, Role] = {
         Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only.", aliases=("Z",)),
         Role(
             "controls", "--control", Kind.TABLE, "What y depends on besides, moved by nothing hidden.", aliases=("W",)
+        ),
+        Role(
+            "sample_weight",
+            "--weight",
+            Kind.NUMBER,
+            "Weights of rows: whole numbers count equal rows, others are survey weights; see --weighting.",
+            explicit=True,
         ),
         Role("variations", "--variation", Kind.TABLE, "What x might as well have been.", follows="X"),
         Role("costs", "--cost", Kind.NUMBER, "What being in the state costs."),

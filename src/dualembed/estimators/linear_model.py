@@ -24,19 +24,26 @@ COPIED = 1e-12  # difference between a column and y, in terms of y, up to which 
 
 
 def fit_linear(
-    codings: Mapping[str, Coding], table: Table, groups: Integers | None, *, library: str = ""
+    codings: Mapping[str, Coding],
+    table: Table,
+    groups: Integers | None,
+    weights: Floats | None = None,
+    *,
+    library: str = "",
 ) -> LinearResults:
     """Two-stage least squares of the table's columns, or least squares without instruments, with every test.
 
     Refused where the columns do not identify the coefficients.
     """
-    return dataclasses.replace(LinearResults.of(linear_design(codings, table, groups)), library=library)
+    return dataclasses.replace(LinearResults.of(linear_design(codings, table, groups, weights)), library=library)
 
 
-def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers | None) -> IVDesign:
+def linear_design(
+    codings: Mapping[str, Coding], table: Table, groups: Integers | None, weights: Floats | None = None
+) -> IVDesign:
     """The design of the table's columns; categories are indicators of all levels but the first.
 
-    Refused where no instrument, or no column of X, varies.
+    Rows count by their `weights`, whose scale says nothing. Refused where no instrument, or no column of X, varies.
     """
     parts = {role: _columns(coding, getattr(table, role)) for role, coding in codings.items()}
     if "instruments" in parts and not parts["instruments"][1]:
@@ -55,6 +62,7 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
         values["X"],
         values.get("controls"),
         instruments=values.get("instruments"),
+        weights=weights,
         clusters=groups,
         outcome_name=outcome_name(table),
         endogenous_names=parts["X"][1],
