@@ -117,10 +117,11 @@ class Saddle(eqx.Module):
         batch = dual.shape[0]
         u = self.active_link.dual(self.loss, dual, terms.target)
         moment = terms.moment(primal)
-        return (
+        slopes = (
             u[:, None] * terms.weights / batch,
             self.active_link.slope(self.loss, dual, moment, terms.target) / batch,
         )
+        return slopes if terms.mass is None else (terms.mass[:, None] * slopes[0], terms.mass * slopes[1])
 
     def value(self, primal: Function, dual: DualFunction, sample: Sample | None = None) -> float:
         """The saddle function at (primal, dual).
@@ -142,7 +143,8 @@ class Saddle(eqx.Module):
         terms = self.terms(sample)
         values = primal(_flat(terms.points)).reshape(terms.weights.shape)
         u = dual(terms.context, terms.target)
-        payoff = jnp.mean(u * terms.moment(values) - self.loss.conjugate(u, terms.target))
+        payoffs = u * terms.moment(values) - self.loss.conjugate(u, terms.target)
+        payoff = jnp.mean(payoffs if terms.mass is None else terms.mass * payoffs)
         if self.primal_penalty is not None:
             payoff += 0.5 * self.primal_penalty * primal.norm2()
         if self.dual_penalty is not None:

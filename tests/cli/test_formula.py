@@ -121,3 +121,29 @@ def test_other_tasks_take_no_formula_and_their_help_has_none(table: Path, capsys
     for task, shown in (("policy-evaluation", False), ("iv", True)):
         assert main(["fit", task, "--help"]) == 0
         assert ("--formula FORMULA" in capsys.readouterr().out) is shown
+
+
+def test_weights_are_a_column_by_name_and_count_or_weigh(table: Path, capsys: Shown) -> None:
+    survey = {**columns(), "wt": np.random.default_rng(1).integers(1, 9, size=ROWS)}
+    write_table(survey, table)
+    found = {}
+    for weighting in ("auto", "frequency", "survey"):
+        assert fit(table, "--formula", TEXT, "--weight", "wt", "--weighting", weighting, "--group", "", "--json") == 0
+        found[weighting] = document(capsys)
+        assert found[weighting]["columns"]["weight"] == ["wt"]
+        assert f"--weighting {weighting}" in found[weighting]["command"]
+    one, other = (found[name]["headline"] for name in ("frequency", "survey"))
+    assert one["value"] == pytest.approx(other["value"])
+    assert one["stderr"] < 0.7 * other["stderr"]  # as if there were four and a half times as many rows
+    assert main(["score", str(table.parent / "model.dualembed"), str(table), "--json"]) == 0
+    assert document(capsys)["error"]["value"] >= -1
+    assert fit(table, "--formula", TEXT, "--weight", "wt", "--weighting", "census") == 2
+    assert "--weighting must be one of auto, frequency, survey, not 'census'" in refusal(capsys)
+    assert fit(table, "--formula", TEXT, "--weight", "kind") == 2
+    assert "--weight" in refusal(capsys)
+
+
+def test_a_column_called_weight_is_no_weight_unless_it_is_said_to_be(table: Path, capsys: Shown) -> None:
+    write_table({**columns(), "weight": columns()["state_a"]}, table)  # which is below 0 in places
+    assert fit(table, "--x", "price", "--y", "sales", "--instrument", "tax", "--json") == 0
+    assert "weight" not in document(capsys)["columns"]

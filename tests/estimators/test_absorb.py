@@ -73,6 +73,24 @@ def test_without_instruments_a_line_is_least_squares_on_dummies() -> None:
     np.testing.assert_allclose(model.predict(table["x"][:, None]).mean(), table["y"].mean(), rtol=1e-8)
 
 
+@pytest.mark.parametrize("settings", [LINEAR, {}])
+def test_weights_count_within_factors_too(settings: dict[str, str]) -> None:
+    table, names = draw(), ("firm",)
+    rng = np.random.default_rng(2)
+    weights = rng.uniform(0.5, 2.0, size=ROWS)
+    given = {"instruments": table["z"], "absorb": columns(table, names), "sample_weight": weights}
+    model = de.IVRegressor(**settings).fit(table["x"][:, None], table["y"], **given)
+    found = np.average(model.predict(table["x"][:, None]), weights=weights)
+    assert found == pytest.approx(np.average(table["y"], weights=weights), rel=1e-8)
+    if settings:
+        dummies = (table["firm"][:, None] == np.arange(60)).astype(float)
+        x, z = (np.column_stack([table[name], dummies]) for name in ("x", "z"))
+        theirs = np.linalg.solve(z.T @ (weights[:, None] * x), z.T @ (weights * table["y"]))
+        np.testing.assert_allclose(model.coef_[0], theirs[0], rtol=1e-8)
+        points = np.array([[0.0], [1.0]])
+        np.testing.assert_allclose(model.predict(points), model.intercept_ + points[:, 0] * theirs[0], rtol=1e-8)
+
+
 def test_f_is_found_within_factors_that_would_mislead(model: Any) -> None:
     table, ends = draw(), (-1.0, 1.0)
     answer = model.effect(*ends)

@@ -46,6 +46,7 @@ class Question:
         shares: Floats | None = None,
         groups: Integers | None = None,
         strays: Floats | None = None,
+        mass: Floats | None = None,
     ) -> Question:
         """The mean of f over points, or of Σ_j shares_j f(points_j).
 
@@ -61,6 +62,8 @@ class Question:
             Groups that rows are a sample of; by default rows are taken as given.
         strays : array of shape (n,) or (n, J), optional
             How far points are from all that the fit could learn of, by what they do not show.
+        mass : array of shape (n,), optional
+            How much each row counts in the mean; by default all alike.
 
         Returns
         -------
@@ -73,7 +76,10 @@ class Question:
         shares = np.ones(points.shape[:2]) if shares is None else shares
         if strays is not None:
             strays = np.broadcast_to(strays[:, None] if strays.ndim == 1 else strays, shares.shape)
-        return Question(words, ((1.0, Functional(points, shares, groups, strays=strays)),))
+        if mass is not None:
+            mass = mass / mass.mean()
+            shares = mass[:, None] * shares
+        return Question(words, ((1.0, Functional(points, shares, groups, strays=strays, mass=mass)),))
 
     def __add__(self, other: Question) -> Question:
         """Both together."""

@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A parameter of the constructor that is an option of the command line: a number, or a `condition` on states."""
+    """A parameter of the constructor that is an option of the command line.
+
+    It is a number, a `condition` on states, or one of several `words`.
+    """
 
     name: str
     help: str
-    default: float | None = None  # None where it must be given
+    default: float | str | None = None  # None where it must be given
     condition: bool = False
+    words: tuple[str, ...] = ()
 
     @property
     def option(self) -> str:
@@ -121,7 +125,8 @@ class Task:
         fields: dict[str, Any] = {
             name: tuple(each) if isinstance(each, list) else each for name, each in record.items()
         }
-        fields["settings"] = tuple(Setting(**each) for each in record["settings"])
+        settings = [{**each, "words": tuple(each.get("words", ()))} for each in record["settings"]]
+        fields["settings"] = tuple(Setting(**each) for each in settings)
         return Task(**fields)
 
 

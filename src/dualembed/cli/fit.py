@@ -122,9 +122,10 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("effect", Effect, default=None)
     yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
-        kind: Any = str if setting.condition else float
-        default = False if setting.default is None else f"{setting.default:g}"
-        metavar = "CONDITION" if setting.condition else None
+        kind: Any = str if setting.condition or setting.words else float
+        number = isinstance(setting.default, float)
+        default = False if setting.default is None else f"{setting.default:g}" if number else str(setting.default)
+        metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None
         option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
         yield parameter(setting.name, Annotated[kind | None, option], default=None)
     yield parameter("categorical", Annotated[str | None, _CATEGORICAL], default=None)
@@ -206,6 +207,9 @@ def _check_settings(task: Task, request: FitRequest) -> None:
             if setting.name in settings and setting.name not in own:
                 raise InputError(f"{setting.option} has no use in {request.name}; leave it out")
     for setting in own.values():
+        if setting.words and settings.get(setting.name, setting.default) not in setting.words:
+            known = ", ".join(setting.words)
+            raise InputError(f"{setting.option} must be one of {known}, not {settings[setting.name]!r}")
         if setting.condition and not settings.get(setting.name, "").strip():
             way = f'{setting.option} "s1 >= 1"'
             raise InputError(f"{request.name} needs {setting.option}, a condition on state columns such as {way}")
@@ -214,9 +218,9 @@ def _check_settings(task: Task, request: FitRequest) -> None:
         raise InputError(
             f"--discount must be from 0 to 1, not {discount:g}: by it a reward counts less a step later; 0.99 is usual"
         )
-    for name, known in (("solver", SOLVERS), ("primal", SPACES), ("dual", SPACES)):
-        if settings[name] not in known:
-            raise InputError(f"--{name} must be one of {', '.join(known)}, not {settings[name]!r}")
+    for name, words in (("solver", SOLVERS), ("primal", SPACES), ("dual", SPACES)):
+        if settings[name] not in words:
+            raise InputError(f"--{name} must be one of {', '.join(words)}, not {settings[name]!r}")
 
 
 def _run(request: FitRequest, *, as_json: bool) -> None:

@@ -191,9 +191,10 @@ def _words(task: Task) -> set[str]:
 
 
 def _called(parameter: Any, name: str) -> Any:
-    """The parameter; that of the task by the name of this one, as it is to be written."""
-    if parameter.name != "task":
-        return parameter
+    """The parameter as it is of this task: the task's name as it is to be written, and columns as it speaks of them."""
     found = copy.copy(parameter)
-    found.metavar, found.hidden = name, True
+    if parameter.name == "task":
+        found.metavar, found.hidden = name, True
+    words = {role.word: role.help for role in known_tasks()[name].roles}
+    found.help = words.get(parameter.name, parameter.help)
     return found

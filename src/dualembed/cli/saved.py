@@ -312,6 +312,9 @@ def columns_for_predicting(path: Path, model: Any, task: Task) -> Columns:
     if model.columns_ is not None:
         asked = {role.word for role in task.asks}
         return {word: list(names) for word, names in model.columns_.items() if word in asked}
+    asked = model._named_inputs
+    if asked is not None:
+        return {word: list(names) for word, names in asked.items()}
     codings = zip(task.asks, model._codings(), strict=False)
     known = {role.word: coding for role, coding in codings}
     if not all(coding.named for coding in known.values()):

@@ -94,7 +94,7 @@ def compare_models(
     names = tuple(term_names(codings["X"]))
     design, refusal = None, ""
     try:
-        design = linear_design(codings, table, model._problem(table)[1])
+        design = linear_design(codings, model._parted(table), model._problem(table)[1])
     except checks.InputError as refused:
         refusal = str(refused)
     if design is not None:

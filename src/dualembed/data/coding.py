@@ -97,7 +97,7 @@ class Coding:
         """
         shown, named = column_names(tables[0], role), names_of(tables[0]) is not None
         all_are = categorical is True
-        places = [] if all_are else _places(categorical, shown, role)
+        places = [] if all_are else places_of(categorical, shown, role)
 
         def aligned(table: Any) -> list[np.ndarray]:
             """The columns in the order of the first table's: by name, where both have the same names."""
@@ -245,18 +245,18 @@ class Schema:
         return [self.codings[role] for role in roles if role in self.codings]
 
 
-def _places(categorical: Any, names: list[str], role: str) -> list[int]:
-    """The places of columns that are categories, from names, places or a mask."""
-    if categorical is None:
+def places_of(asked: Any, names: list[str], role: str, *, parameter: str = "categorical_features") -> list[int]:
+    """The places of the columns that are asked for, by names, places or a mask."""
+    if asked is None:
         return []
-    given = [] if isinstance(categorical, str) else np.asarray(categorical, dtype=object).ravel().tolist()
+    given = [] if isinstance(asked, str) else np.asarray(asked, dtype=object).ravel().tolist()
     if given and all(isinstance(each, bool) for each in given) and len(given) == len(names):
         return [place for place, wanted in enumerate(given) if wanted]
     known = {*range(len(names)), *names}
-    if isinstance(categorical, str) or any(isinstance(each, bool) or each not in known for each in given):
+    if isinstance(asked, str) or any(isinstance(each, bool) or each not in known for each in given):
         raise checks.InputError(
-            f"categorical_features must be names or places of columns of {role}, or a mask, not {categorical!r}; there "
-            f"are {', '.join(names)}"
+            f"{parameter} must be names or places of columns of {role}, or a mask, not {asked!r}; there are "
+            f"{checks.some(names)}"
         )
     return [names.index(each) if isinstance(each, str) else int(each) for each in given]
 
@@ -292,7 +292,8 @@ def _column(name: str, values: np.ndarray) -> ColumnCoding:
                 f"are at most {MOST_LEVELS}, or give it as a number"
             )
         return ColumnCoding(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
-    mean, scale = float(values.mean()), float(values.std())
+    ordered = np.sort(values)  # else sums would depend, by a rounding, on the order of the rows
+    mean, scale = float(ordered.mean()), float(ordered.std())
     if scale <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
         return ColumnCoding(name, constant=float(values[0]))
     return ColumnCoding(name, mean, scale)

@@ -344,6 +344,8 @@ def _well_known(role: Role, words: Sequence[str], columns: Columns, names: Seque
 
     Its own word comes first, then the argument's name and those that other libraries have for it.
     """
+    if role.explicit:
+        return [], role.word
     before = [] if role.follows is None else columns.get(ROLES[role.follows].word, [])
     if before and all(f"next_{name}" in names for name in before):
         return _next_names(role, columns), role.word

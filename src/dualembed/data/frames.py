@@ -98,7 +98,9 @@ def count_rows(table: Any) -> int:
     """How many rows a table or a column has."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):
         return len(next(iter(table.values())))
-    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+    if hasattr(table, "shape"):
+        return int(table.shape[0])
+    return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
 
 
 def select(table: Any, names: Any) -> Any:

@@ -25,7 +25,8 @@ class Role:
     """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
 
     What `follows` another role has a column for each of its columns, in the same units. `aliases` are names that other
-    libraries have for it, `former` the words of options that it once had, and `synonyms` those of further options.
+    libraries have for it, `former` the words of options that it once had, and `synonyms` those of further options. An
+    `explicit` one is never taken from a column of its name alone, which may mean anything.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Role:
     aliases: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()
+    explicit: bool = False
 
     @property
     def word(self) -> str:
@@ -139,6 +141,13 @@ ROLES: dict[str, Role] = {
             "--absorb",
             Kind.LABELS,
             "Levels, such as firm or firm,year, that each have an effect of their own on y, which is taken out.",
+        ),
+        Role(
+            "sample_weight",
+            "--weight",
+            Kind.NUMBER,
+            "Weights of rows: whole numbers count equal rows, others are survey weights; see --weighting.",
+            explicit=True,
         ),
         Role("variations", "--variation", Kind.TABLE, "What x might as well have been.", follows="X"),
         Role("costs", "--cost", Kind.NUMBER, "What being in the state costs."),

@@ -86,11 +86,11 @@ class Table:
         self._check_lengths(rows)
         if not derived:
             labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
-            return self._taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
+            return self.taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
         ends = self.terminal if self.terminated is None else self.terminated
         marks = {"terminated": ends, "truncated": self.truncated}
         found = following_rows(rows, episodes=self.episodes, time=self.time, **marks)
-        kept = dataclasses.replace(self, columns={**self.columns, "episodes": found.episodes})._taken(found.rows)
+        kept = dataclasses.replace(self, columns={**self.columns, "episodes": found.episodes}).taken(found.rows)
         columns = {**kept.columns, "next_states": take(self.states, found.after)}
         if "next_actions" in derives and self.next_actions is None and self.actions is not None:
             columns["next_actions"] = take(self.actions, found.after)
@@ -103,7 +103,8 @@ class Table:
             if not np.isscalar(column) and (count := count_rows(column)) != rows:
                 raise InputError(f"{role} must have {rows} rows, one for each of the states, but have {count}")
 
-    def _taken(self, rows: np.ndarray) -> Table:
+    def taken(self, rows: np.ndarray) -> Table:
+        """Some of the rows by their numbers, in that order."""
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
         return dataclasses.replace(self, columns=columns)
 
@@ -193,7 +194,9 @@ class Prepared:
     def to_table(self, roles: Sequence[Role], *, needs: Sequence[str], categories: Collection[str]) -> Table:
         """The columns of these roles, with the names of those that the file has."""
         found = arguments(self.table, self.whole, roles, categories=categories)
-        names = {role.name: tuple(self.columns[role.word]) for role in ROLES.values() if role.word in self.columns}
+        own = {role.word: role for role in roles}  # since a word may have another meaning in another task
+        known = [role for role in ROLES.values() if role.word in self.columns and own.get(role.word, role) is role]
+        names = {role.name: tuple(self.columns[role.word]) for role in known}
         return Table(found, names, fingerprint(self.table, self.whole, needs), self.warnings, self.left_out)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,40 +43,47 @@ def with_levels(problem: InstrumentalVariables, levels: Integers) -> Instrumenta
     """The problem of what the effects leave of y, with the numbers of levels as last coordinates, most levels last."""
     levels = levels[:, np.argsort(levels.max(axis=0), kind="stable")]
     table = problem.source.table  # type: ignore[attr-defined]
-    y = remove_effects(table["y"][:, None], levels, np.ones(len(levels)))[:, 0]
+    mass = masses(table)
+    y = remove_effects(table["y"][:, None], levels, mass)[:, 0]
     x, z = (np.concatenate([table[name], levels], axis=1) for name in ("x", "z"))
-    return InstrumentalVariables(Dataset(x=x, y=y, z=z))
+    return InstrumentalVariables(Dataset(**{**table, "x": x, "y": y, "z": z}))
+
+
+def masses(table: Mapping[str, Floats]) -> Floats:
+    """As how many rows each row counts, (n,)."""
+    return table["mass"] if "mass" in table else np.ones(len(table["y"]))
 
 
 def without_codes(problem: InstrumentalVariables, factors: int) -> InstrumentalVariables:
     """The same problem without the numbers of levels."""
     table = problem.source.table  # type: ignore[attr-defined]
-    return InstrumentalVariables(Dataset(x=table["x"][:, :-factors], y=table["y"], z=table["z"][:, :-factors]))
+    return InstrumentalVariables(Dataset(**{**table, "x": table["x"][:, :-factors], "z": table["z"][:, :-factors]}))
 
 
-def without_effects(y: Floats, found: Floats, absorb: Any) -> Floats:
+def without_effects(y: Floats, found: Floats, absorb: Any, mass: Floats | None) -> Floats:
     """y (n,) less the effects of levels in what the function's values (n,) leave of it."""
     levels, _ = absorbed_levels(absorb, len(y))
-    return found + remove_effects((y - found)[:, None], levels, np.ones(len(y)))[:, 0]
+    return found + remove_effects((y - found)[:, None], levels, np.ones(len(y)) if mass is None else mass)[:, 0]
 
 
 def within_levels(problem: InstrumentalVariables, factors: int) -> InstrumentalVariables:
     """The same problem without levels, of what the effects leave of every coordinate."""
     table = problem.source.table  # type: ignore[attr-defined]
     levels = table["x"][:, -factors:].astype(int)
-    x, z = (remove_effects(table[name][:, :-factors], levels, np.ones(len(levels))) for name in ("x", "z"))
-    return InstrumentalVariables(Dataset(x=x, y=table["y"], z=z))
+    x, z = (remove_effects(table[name][:, :-factors], levels, masses(table)) for name in ("x", "z"))
+    return InstrumentalVariables(Dataset(**{**table, "x": x, "z": z}))
 
 
-def centred(spread: Spread, points: Floats, mean: float) -> Spread:
-    """The function of features within levels at points (n, d) without them, with that mean; and its errors.
+def centred(spread: Spread, points: Floats, mass: Floats, mean: float) -> Spread:
+    """The function of features within levels at points (n, d) of some mass without them, with that mean; its errors.
 
     The mean is a convention, since effects of levels have any, and has no error.
     """
     features = to_numpy(without_levels(spread.features))
     total = np.zeros(features.size)
     for start in range(0, len(points), TILE):
-        total += evaluate_features(features, points[start : start + TILE]).sum(axis=0)
+        own = slice(start, start + TILE)
+        total += mass[own] @ evaluate_features(features, points[own])
     weights, root = np.asarray(spread.weights), np.asarray(spread.root)
-    features = CentredMap(features, total / len(points))
+    features = CentredMap(features, total / mass.sum())
     return Spread(features, np.concatenate([[mean], weights]), np.concatenate([np.zeros((1, root.shape[1])), root]))

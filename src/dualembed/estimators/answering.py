@@ -154,7 +154,8 @@ class Answering(Learner):
         """The mean of f over points of the rows that are kept, which may be a sample of all rows."""
         if self.sample_ is None:
             return Question.mean(words, points)
-        return Question.mean(f"{words}{self.sample_.note}", points, groups=self.sample_.groups)
+        sample = self.sample_
+        return Question.mean(f"{words}{sample.note}", points, groups=sample.groups, mass=sample.mass)
 
     def _answer(self, question: Question) -> Answer:
         """The answer to a question; without an error, where the fit has none."""

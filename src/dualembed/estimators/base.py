@@ -73,6 +73,11 @@ class Estimator(Answering):
             return None
         return {ROLES[role].word: list(names) for role, names in self.schema_.names.items()}
 
+    @property
+    def _named_inputs(self) -> dict[str, list[str]] | None:
+        """The names of what `predict` takes, by the words for their roles, where codings do not say it."""
+        return None
+
     def _copy(self, *, fitted: bool) -> Self:
         """The same estimator again, with or without what it was fitted to."""
         copied = object.__new__(type(self))

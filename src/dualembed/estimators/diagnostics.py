@@ -16,6 +16,7 @@ from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import number_groups
 from dualembed.problems.base import Problem, iter_terms
 from dualembed.selection import HeldOut
+from dualembed.selection.honest_score import mean_of
 from dualembed.selection.regression import cross_fit, split_blocks
 
 WEAK = 10.0  # first-stage F below which instruments are weak
@@ -45,7 +46,8 @@ class Diagnostics:
     nothing; `degrees_of_freedom` is how many directions of f the data determine rather than the prior; `first_stage`
     the share of each endogenous column's variance that the instruments predict on rows left out, `first_stage_rows` how
     many rows were looked at for it (of rows that arrive in parts, those of the largest part; at most 4,096); `overlap`
-    that of importance weights. `warnings` say in plain words what speaks against the fit.
+    that of importance weights; `effective_rows` how many rows of equal weights are worth as much as those of survey
+    weights. `warnings` say in plain words what speaks against the fit.
     """
 
     rows: int
@@ -58,6 +60,7 @@ class Diagnostics:
     warnings: tuple[str, ...] = ()
     first_stage_rows: int = 0
     unjudged: str = ""
+    effective_rows: float | None = None
 
     def sentences(self) -> list[str]:
         """How much the data determine, how noisy they are, and how strong instruments are, in plain words."""
@@ -70,6 +73,10 @@ class Diagnostics:
         if self.residual_variance is not None:
             sentences.append(
                 f"The noise of a single row has a variance of about {format_number(self.residual_variance)}."
+            )
+        if self.effective_rows is not None:
+            sentences.append(
+                f"With their weights the {self.rows:,} rows are worth {self.effective_rows:,.0f} of equal weight."
             )
         sentences += self.strengths()
         if self.overlap is not None:
@@ -91,7 +98,8 @@ class Diagnostics:
         return [f"On rows left out the instruments predict {named}."]
 
     def __str__(self) -> str:
-        lines = [f"rows: {self.rows:,}"]
+        worth = "" if self.effective_rows is None else f", worth {self.effective_rows:,.0f} with their weights"
+        lines = [f"rows: {self.rows:,}{worth}"]
         if self.held_out is not None:
             error = self.held_out
             note = ", which tells nothing" if error.inconclusive else ""
@@ -115,12 +123,19 @@ class Diagnostics:
         return "\n".join(lines)
 
 
-def diagnose(fit: MomentFit, held_out: HeldOut | None) -> Diagnostics:
-    """The diagnostics of a closed form, judged by rows left out."""
-    system, rows = fit.plain_system, fit.sums.rows
+def diagnose(fit: MomentFit, held_out: HeldOut | None, rows: int) -> Diagnostics:
+    """The diagnostics of a closed form on so many rows, judged by rows left out."""
+    system, worth = fit.plain_system, fit.sums.rows
     freedom = system.freedom(fit.penalty)
-    warnings = tuple(few_rows(rows, freedom))
-    return Diagnostics(rows, held_out, system.singular_values(), freedom, fit.residual_variance, warnings=warnings)
+    return Diagnostics(
+        rows,
+        held_out,
+        system.singular_values(),
+        freedom,
+        fit.residual_variance,
+        warnings=tuple(few_rows(worth, freedom)),
+        effective_rows=worth if worth < (1 - 1e-9) * rows else None,
+    )
 
 
 class FirstStage(NamedTuple):
@@ -137,7 +152,11 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
     that of a regression of any shape, or of a line in all rows where that predicts better: what hardly moves a column
     shows in many rows only, and to a line first.
     """
-    points, context = (np.concatenate(each) for each in zip(*map(_columns_of, iter_terms(problem)), strict=True))
+    parts = list(iter_terms(problem))
+    points = np.concatenate([np.asarray(terms.points)[:, 0] for terms in parts])
+    context = np.concatenate([np.asarray(terms.context) for terms in parts])
+    masses = [terms.mass for terms in parts if terms.mass is not None]
+    mass = np.concatenate(masses) if masses else None
     rng, rows = np.random.default_rng(seed), len(context)
     units = number_groups(None if groups is None else np.asarray(groups)[:rows], rows)
     some = slice(0, LOOKED_AT)
@@ -147,10 +166,13 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
     blocks, uses = split_blocks(few, FOLDS, rng)
     folds = split_blocks(units, FOLDS, rng)[0] // 2
 
+    own = None if mass is None else mass[some]
+
     def left(values: np.ndarray, given: np.ndarray) -> float:
         if not given.shape[1]:
-            return float(np.var(values))
-        return float(np.mean((values - cross_fit(given, values, blocks, uses=uses, rng=rng)[0]) ** 2))
+            return mean_of((values - mean_of(values, own)) ** 2, own)
+        fitted = cross_fit(given, values, blocks, uses=uses, rng=rng, mass=own)[0]
+        return mean_of((values - fitted) ** 2, own)
 
     shares, lines = [], 0
     for column, name in enumerate(names):
@@ -159,7 +181,7 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
             1 - after / max(before, np.finfo(float).tiny)
             for after, before in (
                 [left(values[some], given[some]) for given in (context, context[:, instruments:])],
-                [_left_by_line(values, given, folds) for given in (context, context[:, instruments:])],
+                [_left_by_line(values, given, folds, mass) for given in (context, context[:, instruments:])],
             )
         )
         shares.append((name, float(max(curved, line, 0.0))))
@@ -167,18 +189,15 @@ def first_stage(problem: Problem, names: list[str], instruments: int, *, groups:
     return FirstStage(tuple(shares), rows if lines == len(names) else len(few))
 
 
-def _columns_of(terms: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(terms.points)[:, 0], np.asarray(terms.context)
-
-
-def _left_by_line(values: np.ndarray, context: np.ndarray, folds: np.ndarray) -> float:
+def _left_by_line(values: np.ndarray, context: np.ndarray, folds: np.ndarray, mass: np.ndarray | None) -> float:
     """The mean square of what a line in the context leaves of values (n,), each row by a line through other folds."""
     design = np.column_stack([context, np.ones(len(context))])
     joined = np.column_stack([design, values])
-    sums = np.stack([joined[folds == fold].T @ joined[folds == fold] for fold in range(FOLDS)])
+    heavy = joined if mass is None else joined * mass[:, None]
+    sums = np.stack([joined[folds == fold].T @ heavy[folds == fold] for fold in range(FOLDS)])
     others = sums.sum(axis=0) - sums
     slopes = np.stack([np.linalg.lstsq(own[:-1, :-1], own[:-1, -1], rcond=1e-12)[0] for own in others])
-    return float(np.mean((values - np.sum(design * slopes[folds], axis=1)) ** 2))
+    return mean_of((values - np.sum(design * slopes[folds], axis=1)) ** 2, mass)
 
 
 def first_stage_warnings(stage: FirstStage, linear: LinearResults | None) -> list[str]:
@@ -272,7 +291,7 @@ def low_overlap(weights: np.ndarray, discounted: np.ndarray) -> list[str]:
     ]
 
 
-def few_rows(rows: int, freedom: float) -> list[str]:
+def few_rows(rows: float, freedom: float) -> list[str]:
     """What too little data means, in plain words."""
     if rows < FEW * freedom:
         return [

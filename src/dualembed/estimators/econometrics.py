@@ -258,8 +258,8 @@ class Econometrics(Effects):
 
     def _unit_questions(self) -> Iterator[tuple[str, Question]]:
         """(the name, the question) of what one unit of each column does."""
-        rows, strays, groups = self._asked_rows(None, None, "average_effects()")
-        over = rows, strays, groups
+        over = self._asked_rows(None, None, "average_effects()")
+        rows = over.rows
         for number, (_, place) in enumerate(self._places()):
             column = place.column
             if not column.width:

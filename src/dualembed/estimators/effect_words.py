@@ -68,7 +68,8 @@ def row_effects(
     """
     ((factor, part),) = question.parts
     count, sides, width = part.points.shape
-    points, shares = part.points.reshape(-1, width), factor * part.shares
+    counted = 1.0 if part.mass is None else part.mass[:, None]  # of rows, which says nothing of one of them
+    points, shares = part.points.reshape(-1, width), factor * part.shares / counted
 
     def mixed(each: Floats) -> Floats:
         return np.einsum("nj,njm->nm", shares, each.reshape(count, sides, -1))

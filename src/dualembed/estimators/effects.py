@@ -19,6 +19,7 @@ from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import levels_of
 from dualembed.estimates import format_number
 from dualembed.estimators.base import Estimator
+from dualembed.estimators.learning import RowSample
 from dualembed.linear.averaging import deviations
 from dualembed.linear.fit import nearest, reach_of
 from dualembed.threads import on_one_thread
@@ -64,6 +65,21 @@ class Place(NamedTuple):
     def values(self, rows: np.ndarray) -> np.ndarray:
         """What the column has in rows, in its own units."""
         return self.column.decode(rows[:, self.coordinates]) if self.coded else rows[:, self.coordinates.start]
+
+
+class Over(NamedTuple):
+    """Rows that a mean is over: how far each strays, the groups that they are a sample of, how much each counts."""
+
+    rows: np.ndarray
+    strays: np.ndarray
+    groups: np.ndarray | None = None
+    mass: np.ndarray | None = None
+
+    @staticmethod
+    def sample(sample: RowSample) -> Over:
+        """Rows of a fit, which are a sample of what there is."""
+        count = len(sample.rows)
+        return Over(sample.rows, np.zeros(count), np.full(count, -1), sample.mass)
 
 
 class Move(NamedTuple):
@@ -112,9 +128,9 @@ class Effects(Estimator):
 
     @abstractmethod
     def _mean_at(
-        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
+        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any, mass: Any = None
     ) -> Question:
-        """The mean of Σ_j shares_j f(rows_j) over rows (n, J, d)."""
+        """The mean of Σ_j shares_j f(rows_j) over rows (n, J, d), of which each counts by its mass."""
 
     @on_one_thread
     def ask_by(self, question: Question, by: Any) -> Subgroups:
@@ -154,7 +170,7 @@ class Effects(Estimator):
         covariances = [spread.covariance(flat) for spread in self._spreads()]
         covariance = max(covariances, key=np.trace)
         np.fill_diagonal(covariance, stderr**2)
-        shares = np.bincount(labels, minlength=len(levels)) / len(labels)
+        shares = np.bincount(labels, part.mass, minlength=len(levels)) / len(labels)
         return Subgroups(place.column.name, levels, shares, tuple(answers), covariance, self.ask(question))
 
     def lead_with(self, question: Question, *others: Question, by: str | int | None = None) -> Self:
@@ -209,28 +225,26 @@ class Effects(Estimator):
                 f"column {place.column.name} is a category, along which nothing has a derivative; ask for its "
                 "average_effect"
             )
-        rows, strays, groups = self._asked_rows(X, controls, f"mean_derivative({column!r}, X)")
-        both = np.stack([place.moved(rows, step) for step in (STEP, -STEP)], axis=1)
-        shares = np.tile(np.array([1.0, -1.0]) / (2 * STEP * place.column.scale), (len(rows), 1))
+        over = self._asked_rows(X, controls, f"mean_derivative({column!r}, X)")
+        both = np.stack([place.moved(over.rows, step) for step in (STEP, -STEP)], axis=1)
+        shares = np.tile(np.array([1.0, -1.0]) / (2 * STEP * place.column.scale), (len(over.rows), 1))
         words = f"the mean derivative of f along {place.column.name}{self._note(X)}"
         # What f may be off by outside the data is off on both sides of the step alike, but for a share of it.
-        return self._mean_at(words, both, shares, strays=STEP * _twice(strays), groups=groups)
+        strays = STEP * _twice(over.strays)
+        return self._mean_at(words, both, shares, strays=strays, groups=over.groups, mass=over.mass)
 
     def _average_effect(self, column: Any, levels: tuple[Any, Any], X: Any, controls: Any) -> Question:
         place = self._place(column)
         words = f"the average effect of {place.column.name}={levels[0]} against {levels[1]}{self._note(X)}"
         return self._contrast(words, place, levels, self._asked_rows(X, controls, f"average_effect({column!r}, X=...)"))
 
-    def _contrast(
-        self, words: str, place: Place, levels: tuple[Any, Any], over: tuple[np.ndarray, np.ndarray, np.ndarray | None]
-    ) -> Question:
-        """The mean of f with the column at the first level less that at the second, over (rows, strays, groups)."""
-        rows, strays, groups = over
-        both = np.repeat(rows[:, None], 2, axis=1)
+    def _contrast(self, words: str, place: Place, levels: tuple[Any, Any], over: Over) -> Question:
+        """The mean of f with the column at the first level less that at the second."""
+        both = np.repeat(over.rows[:, None], 2, axis=1)
         for side, level in enumerate(levels):
             both[:, side, place.coordinates] = place.at(level)
-        shares = np.tile([1.0, -1.0], (len(rows), 1))
-        return self._mean_at(words, both, shares, strays=_twice(strays), groups=groups)
+        shares = np.tile([1.0, -1.0], (len(over.rows), 1))
+        return self._mean_at(words, both, shares, strays=_twice(over.strays), groups=over.groups, mass=over.mass)
 
     def _moves(self) -> list[Move]:
         """A move of every column that can be moved: of a number by one unit where f is a line, else by its quartiles.
@@ -238,15 +252,13 @@ class Effects(Estimator):
         A column of two values moves from the one to the other, and each level of a category is compared with its most
         frequent one (where no rows are kept with its first), the most frequent ones first.
         """
-        rows = None if self.sample_ is None else self.sample_.rows
         places = [place for _, place in self._places() if place.column.width]
-        return [move for place in places for move in _moves_of(place, rows, is_line=self._is_line)]
+        return [move for place in places for move in _moves_of(place, self.sample_, is_line=self._is_line)]
 
     def _effects(self) -> list[tuple[Move, Answer]]:
         """What each move does, over the rows of the fit."""
         moves = self._moves()
-        rows = self._middle() if self.sample_ is None else self.sample_.rows
-        over = rows, np.zeros(len(rows)), None if self.sample_ is None else np.full(len(rows), -1)
+        over = Over(self._middle(), np.zeros(1)) if self.sample_ is None else Over.sample(self.sample_)
         questions = [self._contrast(move.words, move.place, (move.end, move.start), over) for move in moves]
         return [(move, self._answer(question)) for move, question in zip(moves, questions, strict=True)]
 
@@ -294,17 +306,16 @@ class Effects(Estimator):
         words = f"the {self._measure} when {move.place.column.name} moves {move.ends}"
         return dataclasses.replace(answer, question=words)
 
-    def _asked_rows(self, X: Any, controls: Any, call: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """(rows, strays, groups): those given, or those of the fit, which are a sample of what there is."""
+    def _asked_rows(self, X: Any, controls: Any, call: str) -> Over:
+        """Those given, or those of the fit, which are a sample of what there is."""
         self._coding()
         if X is not None:
-            return *self._rows_of(X, controls), None
+            return Over(*self._rows_of(X, controls))
         if controls is not None:
             raise checks.InputError(f"controls go with X, which is missing; give both, as in {call}, or neither")
         if self.sample_ is None:
             raise checks.InputError(f"this model was saved without rows to take the mean over; give them, as in {call}")
-        rows = self.sample_.rows
-        return rows, np.zeros(len(rows)), np.full(len(rows), -1)
+        return Over.sample(self.sample_)
 
     def _note(self, X: Any) -> str:
         """What is said of rows that a mean is over, where they are some of those of the fit."""
@@ -376,9 +387,9 @@ def _twice(strays: np.ndarray) -> np.ndarray:
     return np.stack([strays, strays], axis=1)
 
 
-def _moves_of(place: Place, rows: np.ndarray | None, *, is_line: bool) -> Iterator[Move]:
+def _moves_of(place: Place, sample: RowSample | None, *, is_line: bool) -> Iterator[Move]:
     """The moves of one column that are looked at, by what it has in the rows."""
-    column = place.column
+    column, rows = place.column, None if sample is None else sample.rows
     if column.levels:
         seen = [] if rows is None else place.values(rows).tolist()
         first, *others = sorted(column.levels, key=lambda level: -seen.count(level))
@@ -393,8 +404,15 @@ def _moves_of(place: Place, rows: np.ndarray | None, *, is_line: bool) -> Iterat
         yield Move(place, 0.0, 1.0, "one unit")
     else:
         around = np.array([-QUARTILE, QUARTILE]) * column.scale + column.mean
-        ends = around if rows is None else np.percentile(place.values(rows), (25.0, 75.0))
+        ends = around if sample is None else _quartiles(place.values(sample.rows), sample.mass)
         yield Move(place, float(ends[0]), float(ends[1]), QUARTILES)
+
+
+def _quartiles(values: np.ndarray, mass: np.ndarray | None) -> np.ndarray:
+    """The first and the third quartile of values that do not all count alike."""
+    if mass is None:
+        return np.percentile(values, (25.0, 75.0))
+    return np.percentile(values, (25.0, 75.0), weights=mass, method="inverted_cdf")
 
 
 def _omitted_levels(places: Sequence[Place]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,6 +31,7 @@ from dualembed.estimators.base import Estimator, require_2d
 from dualembed.estimators.effects import Effects
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.signatures import takes_inputs
+from dualembed.estimators.weighting import COUNTS, Weighting, join, weigh
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import Invariance
 from dualembed.solvers.base import SolverLike
@@ -43,12 +44,23 @@ SAMPLERS = ("noise", "rotation-2d", "rotation-3d")
 CLASSIFICATION = ("logistic", "squared-hinge", "smoothed-hinge")
 
 
+class Samples(NamedTuple):
+    """Rows x (n, d), what the other side of their equations is (n,), and their groups and masses, if any."""
+
+    x: np.ndarray
+    y: np.ndarray
+    groups: np.ndarray | None = None
+    mass: np.ndarray | None = None
+
+
 class Invariant(Estimator):
     """What regression and classification under variations share."""
 
     sampler: Any
     draws: int
     test_draws: int
+    weighting: str
+    weighting_: Weighting = COUNTS  # what weights of earlier rows meant
 
     def _fit_first(self, table: Table) -> None:
         require_2d(table.X)
@@ -57,19 +69,24 @@ class Invariant(Estimator):
             raise checks.InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         checks.count("draws", self.draws)
         checks.count("test_draws", self.test_draws)
+        weighed = weigh(table, self.weighting)
+        self.weighting_, table = weighed.weighting, weighed.table
         self._code(table)
-        x, y, groups = self._samples(table)
-        problem = self._make_problem(x, y, seed=self.seed_)
-        self._solve_problem(problem, groups=groups)
-        self._keep_rows(x, problem.source.table["z"][:, 0])
+        samples = self._samples(table, weighed.mass(self.weighting_))
+        problem = self._make_problem(samples, seed=self.seed_)
+        self._solve_problem(problem, groups=samples.groups)
+        self._add_warnings(weighed.warnings)
+        self._keep_rows(samples, problem)
 
     def _fit_more(self, table: Table) -> None:
         self._check_columns(table.X)
-        x, y, groups = self._samples(table)
-        problem = self._make_problem(x, y, seed=self.seed_ + 3 + self.diagnostics_.rows)
-        self._extend_solution(problem, groups=groups)
+        weighed = weigh(table, self.weighting, self.weighting_)
+        self.weighting_, rescaled = join(self.weighting_, weighed.weighting)
+        samples = self._samples(weighed.table, weighed.mass(self.weighting_))
+        problem = self._make_problem(samples, seed=self.seed_ + 3 + self.diagnostics_.rows)
+        self._extend_solution(problem, groups=samples.groups, rescaled=rescaled)
         if self.sample_ is not None:
-            self._keep_rows(x, problem.source.table["z"][:, 0])
+            self._keep_rows(samples, problem)
 
     @property
     def coding_(self) -> Coding:
@@ -101,23 +118,23 @@ class Invariant(Estimator):
         """The problem of rows with variations that no fit has seen, and the number of each row's group."""
         if hasattr(self, "function_"):
             self._check_columns(table.X)
-        x, y, groups = self._samples(table)
-        return self._make_problem(x, y, seed=self.seed_ + 2), groups
+        weighed = weigh(table, self.weighting)
+        samples = self._samples(weighed.table, weighed.mass(weighed.weighting))
+        return self._make_problem(samples, seed=self.seed_ + 2), samples.groups
 
-    def _samples(self, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """X, what the equation's other side is, and groups, in an order that is not the table's.
-
-        Rows vary by their place.
-        """
+    def _samples(self, table: Table, mass: np.ndarray | None) -> Samples:
+        """The rows in an order that is not the table's, since they vary by their place."""
         x = self._numbers(table.X)
         y = self._targets(table.y, len(x))
         groups = None if table.groups is None else group_numbers("groups", table.groups, len(x))
-        order = order_at_random(x, y, *([] if groups is None else [groups]))
-        return x[order], y[order], None if groups is None else groups[order]
+        order = order_at_random(x, y, *(each for each in (groups, mass) if each is not None))
+        return Samples(x[order], y[order], *(None if each is None else each[order] for each in (groups, mass)))
 
-    def _keep_rows(self, x: np.ndarray, points: np.ndarray) -> None:
+    def _keep_rows(self, samples: Samples, problem: Any) -> None:
         """Keep what questions about the data need: some rows x and a variation of each, in f's coordinates."""
-        self.sample_ = RowSample.of(x, points, seed=self.seed_, before=self.sample_)
+        points, mass = problem.source.table["z"][:, 0], samples.mass
+        weights = None if mass is None else mass / self.weighting_.factor
+        self.sample_ = RowSample.of(samples.x, points, seed=self.seed_, before=self.sample_, weights=weights)
 
     def _main_question(self) -> Question:
         """The prediction at a typical row: the mean of f over variations of it."""
@@ -127,11 +144,12 @@ class Invariant(Estimator):
         words = f"the prediction at {self._describe_typical(self.coding_.encode(row))}"
         return self._mean_at(words, row[:, None], np.ones((1, 1)), strays=np.zeros((1, 1)), groups=None)
 
-    def _make_problem(self, x: np.ndarray, y: np.ndarray, *, seed: int) -> Any:
-        drawn = samplers.draws(seed, self.variation_, x, self.draws)
+    def _make_problem(self, samples: Samples, *, seed: int) -> Any:
+        drawn = samplers.draws(seed, self.variation_, samples.x, self.draws)
         coded = self.coding_.encode(drawn.reshape(-1, drawn.shape[2]))
-        z = coded.reshape(*drawn.shape[:2], -1)
-        return Invariance(Dataset(x=self.inputs_.encode(x), y=y, z=z), self._loss())
+        columns = {"x": self.inputs_.encode(samples.x), "y": samples.y, "z": coded.reshape(*drawn.shape[:2], -1)}
+        columns |= {} if samples.mass is None else {"mass": samples.mass}
+        return Invariance(Dataset(**columns), self._loss())
 
     def function(self, X: Any) -> np.ndarray:
         """The function f itself at X, not averaged over variations.
@@ -241,14 +259,14 @@ class Invariant(Estimator):
         return x, self.inputs_.locate(x)[1]
 
     def _mean_at(
-        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
+        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any, mass: Any = None
     ) -> Question:
         """The mean over rows (n, J, d) of Σ_j shares_j times the mean of f over variations of each."""
         count, sides, width = rows.shape
         drawn = self._test_draws(rows.reshape(-1, width))
         points = self.coding_.encode(drawn.reshape(-1, width)).reshape(count, sides * self.test_draws, -1)
         repeated = [np.repeat(each, self.test_draws, axis=1) for each in (shares / self.test_draws, strays)]
-        return Question.mean(words, points, repeated[0], groups, repeated[1])
+        return Question.mean(words, points, repeated[0], groups, repeated[1], mass)
 
     def _mean(self, X: Any, *, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations, the same for every row, so that rows do not touch each other."""
@@ -300,6 +318,9 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         Space of f, in standardised columns; by default chosen from the data.
     dual : {"auto", "linear"} or FunctionSpace, default="auto"
         Space of the witness, likewise.
+    weighting : {"auto", "frequency", "survey"}, default="auto"
+        What `sample_weight` means: how many equal rows a row stands for, whole numbers, or how much it counts, as
+        survey (probability) weights do, whose scale says nothing. "auto" takes whole numbers for counts.
     random_state : int or RandomState, default=0
         Seed of variations and of the choice of the model.
 
@@ -336,7 +357,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         symbol="f(x)",
         noisy_error=True,
         needs=("X", "y"),
-        takes=("groups",),
+        takes=("groups", "sample_weight"),
         inputs=("X",),
         context=("X",),
     )
@@ -352,6 +373,7 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         solver: SolverLike = "auto",
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
+        weighting: str = "auto",
         random_state: Any = 0,
     ) -> None:
         self.sampler = sampler
@@ -360,9 +382,10 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
         self.solver = solver
         self.primal = primal
         self.dual = dual
+        self.weighting = weighting
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> InvariantRegressor:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> InvariantRegressor:
         """Learn f, with `draws` variations of every row.
 
         Parameters
@@ -373,13 +396,15 @@ class InvariantRegressor(RegressorMixin, Invariant, Effects):
             Targets.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other: errors are clustered by them, and folds keep them together.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows; what they mean is up to `weighting`. Rows of weight 0 are left out.
 
         Returns
         -------
         InvariantRegressor
             The fitted estimator.
         """
-        return self._fit(Table.of(X=X, y=y, groups=groups))
+        return self._fit(Table.of(X=X, y=y, groups=groups, sample_weight=sample_weight))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of f over `test_draws` variations of each row.
@@ -505,6 +530,9 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         Space of f, in standardised columns; by default chosen from the data.
     dual : {"auto", "linear"} or FunctionSpace, default="auto"
         Space of the witness, likewise.
+    weighting : {"auto", "frequency", "survey"}, default="auto"
+        What `sample_weight` means: how many equal rows a row stands for, whole numbers, or how much it counts, as
+        survey (probability) weights do, whose scale says nothing. "auto" takes whole numbers for counts.
     random_state : int or RandomState, default=0
         Seed of variations and of the choice of the model.
 
@@ -545,7 +573,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         noun="decision function",
         noisy_error=True,
         needs=("X", "y"),
-        takes=("groups",),
+        takes=("groups", "sample_weight"),
         inputs=("X",),
         context=("X",),
     )
@@ -560,6 +588,7 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         solver: SolverLike = "auto",
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
+        weighting: str = "auto",
         random_state: Any = 0,
     ) -> None:
         self.sampler = sampler
@@ -569,9 +598,10 @@ class InvariantClassifier(ClassifierMixin, Invariant):
         self.solver = solver
         self.primal = primal
         self.dual = dual
+        self.weighting = weighting
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> InvariantClassifier:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> InvariantClassifier:
         """Learn f, with `draws` variations of every row.
 
         Parameters
@@ -582,13 +612,15 @@ class InvariantClassifier(ClassifierMixin, Invariant):
             Two classes.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other: errors are clustered by them, and folds keep them together.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows; what they mean is up to `weighting`. Rows of weight 0 are left out.
 
         Returns
         -------
         InvariantClassifier
             The fitted estimator.
         """
-        return self._fit(Table.of(X=X, y=y, groups=groups))
+        return self._fit(Table.of(X=X, y=y, groups=groups, sample_weight=sample_weight))
 
     def _targets(self, y: Any, rows: int) -> np.ndarray:
         classes, signs = _classes(y, rows)

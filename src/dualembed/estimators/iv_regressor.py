@@ -16,19 +16,21 @@ from dualembed.answers import Answer, Findings, LinearResults, Question, Task
 from dualembed.answers.question import share_of, values
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
-from dualembed.data.frames import column_names, order_at_random, target
+from dualembed.data.frames import column_names, count_rows, order_at_random, target
 from dualembed.data.libraries import library_of
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate, format_short
 from dualembed.estimators.absorbing import (
     absorbed_levels,
     centred,
+    masses,
     with_levels,
     within_levels,
     without_codes,
     without_effects,
 )
 from dualembed.estimators.base import require_2d
+from dualembed.estimators.controls import split_categories, split_controls
 from dualembed.estimators.diagnostics import (
     LOOKED_AT,
     FirstStage,
@@ -38,7 +40,7 @@ from dualembed.estimators.diagnostics import (
 )
 from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
-from dualembed.estimators.effects import QUARTILES, Move
+from dualembed.estimators.effects import QUARTILES, Move, Over
 from dualembed.estimators.learning import RowSample
 from dualembed.estimators.linear_columns import LinearColumn, linear_columns, slopes_of
 from dualembed.estimators.linear_model import (
@@ -52,6 +54,7 @@ from dualembed.estimators.linear_model import (
 )
 from dualembed.estimators.task_words import worded
 from dualembed.estimators.weak_instruments import is_weak, widen
+from dualembed.estimators.weighting import COUNTS, WEIGHTING, Weighting, join, weigh
 from dualembed.linear.clusters import by_appearance, cluster_numbers, count_clusters
 from dualembed.linear.moment_fit import Spread
 from dualembed.linear.serial import path_blocks, time_numbers
@@ -82,6 +85,12 @@ class IVRegressor(RegressorMixin, Econometrics):
         Space of the witness, likewise.
     categorical_features : array-like, optional
         Names or places of columns that are categories, or a mask, besides those that are by their type.
+    controls : array-like, optional
+        Names or places of columns of X that are controls, or a mask, in the place of the argument `controls` of `fit`
+        and all other methods: scikit-learn's scorers give `predict` no more than X.
+    weighting : {"auto", "frequency", "survey"}, default="auto"
+        What `sample_weight` means: how many equal rows a row stands for, whole numbers, or how much it counts, as
+        survey (probability) weights do, whose scale says nothing. "auto" takes whole numbers for counts.
     random_state : int or RandomState, default=0
         Seed of the choice of the model.
     linear : str, int or list, optional
@@ -138,14 +147,16 @@ class IVRegressor(RegressorMixin, Econometrics):
         error="mean squared error of the conditional mean",
         mean="f(x) is {mean} on average over the data's rows, from {lowest} to {highest}.",
         needs=("X", "y"),
-        takes=("instruments", "controls", "groups", "absorb", "time"),
+        takes=("instruments", "controls", "groups", "sample_weight", "absorb", "time"),
         effects=True,
         inputs=("X", "controls"),
         context=("instruments", "controls"),
+        settings=(WEIGHTING,),
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
-            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --out effect.dualembed',
+            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --weight weight --weighting survey '
+            "--out effect.dualembed",
         ),
     )
 
@@ -154,6 +165,7 @@ class IVRegressor(RegressorMixin, Econometrics):
     absorbed_: tuple[str, ...] = ()  # likewise
     clusters_: int | None = None  # likewise
     _factors = 0  # of the fit that is going on
+    weighting_: Weighting = COUNTS  # what weights of earlier rows meant
 
     _once_positional = ("instruments", "controls", "groups")
 
@@ -182,6 +194,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
         categorical_features: Any = None,
+        controls: Any = None,
+        weighting: str = "auto",
         random_state: Any = 0,
         linear: Any = None,
     ) -> None:
@@ -189,6 +203,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         self.primal = primal
         self.dual = dual
         self.categorical_features = categorical_features
+        self.controls = controls
+        self.weighting = weighting
         self.random_state = random_state
         self.linear = linear
 
@@ -200,6 +216,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         instruments: Any = None,
         controls: Any = None,
         groups: Any = None,
+        sample_weight: Any = None,
         absorb: Any = None,
         time: Any = None,
     ) -> IVRegressor:
@@ -218,6 +235,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         groups : array-like of shape (n,) or (n, 2), optional
             Labels of rows that depend on each other, by which standard errors are clustered: of one way, or of two, as
             in firm and year.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows; what they mean is up to `weighting`. Rows of weight 0 are left out.
         absorb : array-like of shape (n,) or (n, 2), optional
             Levels of one or two factors, such as firm and year, each of which has an effect on y of its own: all is
             learnt within them. The mean of f over the data is then that of y.
@@ -230,11 +249,13 @@ class IVRegressor(RegressorMixin, Econometrics):
         IVRegressor
             The fitted estimator.
         """
-        given = {"instruments": instruments, "controls": controls, "groups": groups, "absorb": absorb, "time": time}
-        return self._fit(Table.of(X=X, y=y, **given))
+        columns = {"instruments": instruments, "controls": controls, "groups": groups, "sample_weight": sample_weight}
+        return self._fit(Table.of(X=X, y=y, **columns, absorb=absorb, time=time))
 
     @classmethod
-    def from_formula(cls, formula: str, frame: Any, *, groups: Any = None, **settings: Any) -> IVRegressor:
+    def from_formula(
+        cls, formula: str, frame: Any, *, groups: Any = None, sample_weight: Any = None, **settings: Any
+    ) -> IVRegressor:
         """The estimator fitted to the columns of a frame that a formula names, or makes of others.
 
         `data.Formula` says how formulas are written, and its `read(frame)` has the columns themselves: `fit` takes
@@ -249,6 +270,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             A data frame of any library, or a dictionary of columns.
         groups : str, list of str, or array-like of shape (n,) or (n, 2), optional
             Labels of rows that depend on each other, or the names of the frame's columns that have them.
+        sample_weight : str or array-like of shape (n,), optional
+            Weights of rows, or the name of the frame's column that has them.
         **settings : object
             Parameters of the estimator.
 
@@ -279,8 +302,11 @@ class IVRegressor(RegressorMixin, Econometrics):
         named = [groups] if isinstance(groups, str) else groups
         if isinstance(named, list | tuple) and all(isinstance(each, str) for each in named):
             groups = taken(source, tuple(named))
-        columns = table.columns if groups is None else {**table.columns, "groups": groups}
-        return cls(**settings)._fit(dataclasses.replace(table, columns=columns))
+        if isinstance(sample_weight, str):
+            sample_weight = taken(source, (sample_weight,)).column(0).to_numpy()
+        given = {"groups": groups, "sample_weight": sample_weight}
+        beside = {role: column for role, column in given.items() if column is not None}
+        return cls(**settings)._fit(dataclasses.replace(table, columns={**table.columns, **beside}))
 
     def difference(self, X1: Any, X0: Any, controls: Any = None, controls0: Any = None) -> Question:
         """The question of the effect of moving X from X0 to X1: the mean over rows of f(X1) - f(X0).
@@ -373,22 +399,27 @@ class IVRegressor(RegressorMixin, Econometrics):
     def _effect_question(self, T0: Any, T1: Any, controls: Any) -> Question:
         """The mean over rows of f(T1) - f(T0)."""
         before, after = (np.asarray([[each]]) if np.ndim(each) == 0 else each for each in (T0, T1))
+        if controls is not None and self.controls is not None:
+            raise checks.InputError(
+                f"controls are columns of X by the parameter controls={self.controls!r}, and the effect is over the "
+                "rows of the fit; ask difference(X1, X0) of whole rows for others"
+            )
         if controls is not None or self.controls_ is None:
             return self.difference(after, before, controls)
         if self.sample_ is None:
             raise checks.InputError("this model was saved without rows to take the mean over; give controls")
-        rows = self.sample_.rows
+        over = Over.sample(self.sample_)
         sides = []
         for each in (after, before):
-            moved = np.array(rows)
+            moved = np.array(over.rows)
             moved[:, : self.coding_.dimension] = self.coding_.encode(each)
             sides.append(moved)
-        shares, groups = np.tile([1.0, -1.0], (len(rows), 1)), np.full(len(rows), -1)
+        shares, strays = np.tile([1.0, -1.0], (len(over.rows), 1)), np.zeros((len(over.rows), 2))
         words = (
             f"the effect of moving X between two places{self.sample_.note or ', on average over the rows of the fit'}"
         )
-        strays = np.zeros((len(rows), 2))
-        return self._mean_at(words, np.stack(sides, axis=1), shares, strays=strays, groups=groups)
+        points = np.stack(sides, axis=1)
+        return self._mean_at(words, points, shares, strays=strays, groups=over.groups, mass=over.mass)
 
     def mean_derivative(self, column: Any, X: Any = None, controls: Any = None) -> Question:
         """The question of the mean over rows of ∂f/∂column, per unit of the column.
@@ -459,7 +490,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         controls : array-like of shape (n, k) or (n,), optional
             Controls.
         sample_weight : array-like of shape (n,), optional
-            Weights of R².
+            Weights of rows, of R² or of the error.
         groups : array-like of shape (n,) or (n, 2), optional
             Labels of rows that depend on each other; folds of the error keep them together.
         absorb : array-like of shape (n,) or (n, 2), optional
@@ -472,13 +503,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         """
         check_is_fitted(self, "function_")
         if self.instruments_ is not None:
-            if sample_weight is not None:
-                raise checks.InputError(
-                    "sample_weight has no use with instruments, since the honest error counts every row alike; leave "
-                    "it out, or repeat rows"
-                )
-            given = {"instruments": instruments, "controls": controls, "groups": groups, "absorb": absorb}
-            return -self.error(X, y, **given).value
+            columns = {"controls": controls, "groups": groups, "sample_weight": sample_weight, "absorb": absorb}
+            return -self.error(X, y, instruments=instruments, **columns).value
         found = self.predict(X, controls)
         if self.absorbed_:
             y = self._problem(Table.of(X=X, y=y, controls=controls, absorb=absorb))[0].source.table["y"]
@@ -494,26 +520,31 @@ class IVRegressor(RegressorMixin, Econometrics):
         self._set_feature_names(table.X)
         if table.y is None:
             raise checks.InputError("IVRegressor requires y to be passed, but the target y is None")
+        weighed = weigh(table, self.weighting)
+        self.weighting_, table = weighed.weighting, weighed.table
         self._code(table)
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         self.outcome_ = outcome_name(table)
         columns = {role: column for role, column in table.columns.items() if role != "absorb"}
-        problem, groups = self._problem(dataclasses.replace(table, columns=columns))
+        problem, groups = self._weighted_problem(
+            dataclasses.replace(table, columns=columns), weighed.mass(self.weighting_)
+        )
         if groups is not None and count_clusters(groups) < 2:
             raise checks.InputError(
                 "all rows are of one cluster by groups, which leaves nothing to compare it with; give labels of two "
                 "clusters or more, or leave groups out"
             )
+        table = self._parted(table)
         copied = check_outcome(self.schema_.codings, table)
         levels = None if table.absorb is None else self._read_levels(table, len(problem.source.table["y"]))
         self.clusters_ = None if groups is None else count_clusters(groups)
-        refusal = self._fit_linear(table, groups)
+        refusal = self._fit_linear(table, groups, weighed.weights)
         self.unidentified_ = unidentified(self.schema_.codings, table, self.linear_)
         self._factors = 0 if levels is None else levels.shape[1]
-        mean = float(np.mean(problem.source.table["y"]))
+        mean = float(np.average(problem.source.table["y"], weights=problem.source.table.get("mass")))
         problem, labels = _mixed(problem, groups, levels)
         self._solve_problem(problem, groups=labels)
-        self._add_warnings([*copied, *refusal, *self._identification_warnings()])
+        self._add_warnings([*weighed.warnings, *copied, *refusal, *self._identification_warnings()])
         if is_path(table):
             self.selection_ = Selection((*self.selection_.steps, _path_choice(labels)))
         if levels is not None:
@@ -521,7 +552,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         judged = problem if levels is None else within_levels(problem, self._factors)
         self._judge_instruments(judged, labels, FirstStage())
         problem = problem if levels is None else without_codes(problem, self._factors)
-        self._unstandardise(table)
+        self._unstandardise()
         self._sample(problem)
         self._widen_for_weak_instruments(problem)
         self._read_slopes()
@@ -532,12 +563,14 @@ class IVRegressor(RegressorMixin, Econometrics):
             raise checks.InputError(
                 "partial_fit cannot add rows to absorbed effects, which are of all rows at once; fit to all rows"
             )
-        problem, labels = _mixed(*self._problem(table))
+        weighed = weigh(table, self.weighting, self.weighting_)
+        self.weighting_, rescaled = join(self.weighting_, weighed.weighting)
+        problem, labels = _mixed(*self._weighted_problem(weighed.table, weighed.mass(self.weighting_)))
         before = self.diagnostics_
         self.linear_ = None  # it needs all rows at once
-        self._extend_solution(problem, groups=labels)
+        self._extend_solution(problem, groups=labels, rescaled=rescaled)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
-        self._unstandardise(table)
+        self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
         self._read_slopes()
@@ -579,19 +612,20 @@ class IVRegressor(RegressorMixin, Econometrics):
         x, z = (problem.source.table[name][:, : -self._factors] for name in ("x", "z"))
         if self.uncertainty_ is None or self.witness_ is None:
             raise RuntimeError("a closed form has errors")
-        self.uncertainty_ = centred(self.uncertainty_, x, mean)
-        self.witness_ = centred(self.witness_, z, 0.0)
+        mass = masses(problem.source.table)
+        self.uncertainty_ = centred(self.uncertainty_, x, mass, mean)
+        self.witness_ = centred(self.witness_, z, mass, 0.0)
         self.function_ = self.uncertainty_.function
         self.dual_ = dataclasses.replace(self.dual_, function=self.witness_.function)
         self.solution_ = None
 
-    def _fit_linear(self, table: Table, groups: np.ndarray | None) -> list[str]:
+    def _fit_linear(self, table: Table, groups: np.ndarray | None, weights: np.ndarray | None) -> list[str]:
         """Keep two-stage least squares of the same columns; say why where these do not identify it.
 
         Where a straight line is all that was asked for, there is nothing else to answer with.
         """
         try:
-            self.linear_ = fit_linear(self.schema_.codings, table, groups, library=self.library_)
+            self.linear_ = fit_linear(self.schema_.codings, table, groups, weights, library=self.library_)
         except checks.InputError as refusal:
             if self.instruments_ is None:
                 return []
@@ -623,8 +657,9 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def _sample(self, problem: Any) -> None:
         """Keep some of the problem's rows besides earlier ones."""
-        rows = problem.source.table["x"]
-        self.sample_ = RowSample.of(rows, rows, seed=self._seed(), before=self.sample_)
+        rows, mass = problem.source.table["x"], problem.source.table.get("mass")
+        weights = None if mass is None else mass / self.weighting_.factor
+        self.sample_ = RowSample.of(rows, rows, seed=self._seed(), before=self.sample_, weights=weights)
 
     def _judge_instruments(self, problem: Any, groups: Any, before: FirstStage) -> None:
         """Note how well the instruments predict X: on these rows, unless more were looked at before."""
@@ -643,6 +678,8 @@ class IVRegressor(RegressorMixin, Econometrics):
     def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The codings of all tables. Names of categories may be those of any table; places and masks are of X."""
         asked = self.categorical_features
+        if self.controls is not None:
+            asked = split_categories(asked, self.columns_of_x_)
         named = [each for each in ([] if asked is None or isinstance(asked, str) else asked) if isinstance(each, str)]
 
         codings = {}
@@ -666,12 +703,12 @@ class IVRegressor(RegressorMixin, Econometrics):
         tables = super()._decoded(points)
         if len(tables) == 1:
             return tables
-        if not any(isinstance(table, dict) for table in tables):
-            return (np.concatenate(tables, axis=1),)
         found: dict[str, np.ndarray] = {}
         for coding, table in zip(self._codings(), tables, strict=True):
             found |= table if isinstance(table, dict) else dict(zip(coding.names, table.T, strict=True))
-        return (found,)
+        if self.controls is not None:
+            found = {name: found[name] for name in self.columns_of_x_}
+        return (found if any(isinstance(table, dict) for table in tables) else np.stack([*found.values()], axis=1),)
 
     @property
     def _is_line(self) -> bool:
@@ -713,6 +750,7 @@ class IVRegressor(RegressorMixin, Econometrics):
 
     def _rows_of(self, X: Any, controls: Any, *, repeated: bool = False) -> tuple[np.ndarray, np.ndarray]:
         self._check_columns(X)
+        X, controls = self._apart(X, controls)
         _check_given(self.controls_, controls)
         parts = [coding.locate(table) for coding, table in zip(self._codings(), (X, controls), strict=False)]
         if repeated and len(parts[0][0]) == 1:
@@ -724,9 +762,9 @@ class IVRegressor(RegressorMixin, Econometrics):
         return np.concatenate([points for points, _ in parts], axis=1), np.sum([away for _, away in parts], axis=0)
 
     def _mean_at(
-        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any
+        self, words: str, rows: np.ndarray, shares: np.ndarray, *, strays: np.ndarray, groups: Any, mass: Any = None
     ) -> Question:
-        return Question.mean(words, rows, shares, groups, strays)
+        return Question.mean(words, rows, shares, groups, strays, mass)
 
     def _locate(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         return self._rows_of(table.X, table.controls)
@@ -737,20 +775,52 @@ class IVRegressor(RegressorMixin, Econometrics):
         return _beside(coding.encode(table.instruments), self.controls_, table.controls)
 
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
+        weighed = weigh(table, self.weighting)
+        return self._weighted_problem(weighed.table, weighed.mass(weighed.weighting))
+
+    def _code(self, table: Table) -> None:
+        if self.controls is not None:
+            self.columns_of_x_ = column_names(table.X, "X")
+        super()._code(self._parted(table))
+
+    @property
+    def _named_inputs(self) -> dict[str, list[str]] | None:
+        return None if self.controls is None else {"x": self.columns_of_x_}
+
+    def _parted(self, table: Table) -> Table:
+        """The table with controls apart from X."""
+        X, controls = self._apart(table.X, table.controls)
+        return dataclasses.replace(table, columns={**table.columns, **Table.of(X=X, controls=controls).columns})
+
+    def _apart(self, X: Any, controls: Any) -> tuple[Any, Any]:
+        """X and controls, which may be columns of X."""
+        if self.controls is None:
+            return X, controls
+        if controls is not None:
+            raise checks.InputError(
+                f"controls are columns of X by the parameter controls={self.controls!r}, and were given besides; give "
+                "all of them in one of the two places"
+            )
+        return split_controls(X, self.controls)
+
+    def _weighted_problem(self, table: Table, mass: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+        """The problem of the coded data, whose rows count by their mass, and the number of each row's group."""
+        table = self._parted(table)
         x = self.coding_.encode(table.X)
         if (table.instruments is None) != (self.instruments_ is None):
             raise checks.InputError("instruments must be given here as in the fit: in both or in neither")
         z = x if self.instruments_ is None else self.instruments_.encode(table.instruments)
         for name, part in (("instruments", z), ("controls", table.controls)):
-            if part is not None and len(part) != len(x):
-                raise checks.InputError(f"X has {len(x)} rows, but {name} {len(part)}; give one a sample")
+            if part is not None and (count := count_rows(part)) != len(x):
+                raise checks.InputError(f"X has {len(x)} rows, but {name} {count}; give one a sample")
         x, z = (_beside(part, self.controls_, table.controls) for part in (x, z))
         y = target(table.y, len(x))
         if (table.absorb is None) != (not self.absorbed_):
             raise checks.InputError("absorb must be given here as in the fit: in both or in neither")
         if self.absorbed_:  # compared within levels alone
-            y = without_effects(y, values(self.function_, x), table.absorb)
-        problem = InstrumentalVariables(Dataset(x=x, y=y, z=z))
+            y = without_effects(y, values(self.function_, x), table.absorb, mass)
+        columns = {"x": x, "y": y, "z": z}
+        problem = InstrumentalVariables(Dataset(**columns, **({} if mass is None else {"mass": mass})))
         if table.groups is not None:
             return problem, cluster_numbers("groups", table.groups, len(x))[0]
         return problem, None if table.time is None else path_blocks(time_numbers(table.time, len(x)))
@@ -761,7 +831,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         known += [] if self.linear_ is None or np.isinf(self.linear_.freedom) else [self.linear_.freedom]
         return min(known, default=None)  # none where there are no clusters, and a line says nothing
 
-    def _unstandardise(self, table: Table) -> None:
+    def _unstandardise(self) -> None:
         """`coef_`, its standard errors and `intercept_` in the columns' own units, where f is a straight line.
 
         Errors are then those of `linear_`, so that no number has two.
@@ -774,7 +844,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         codings, linear = self._codings(), self.linear_
         if self.absorbed_:
             if linear is not None:
-                self._take_line(linear, table)
+                self._take_line(linear)
             return
         columns = [column for coding in codings for column in coding.columns]
         if linear is not None:
@@ -814,13 +884,13 @@ class IVRegressor(RegressorMixin, Econometrics):
             self.function_ = dataclasses.replace(self.function_, weights=weights)
             self.uncertainty_ = dataclasses.replace(self.uncertainty_, weights=weights)
 
-    def _take_line(self, linear: LinearResults, table: Table) -> None:
+    def _take_line(self, linear: LinearResults) -> None:
         """f as the line that was fitted within levels, with its errors."""
         self.coef_names_, self.coef_ = linear.names, linear.values
         self.coef_stderr_ = np.sqrt(np.diag(linear.covariance))
-        self.intercept_ = line_constant(linear, self.schema_.codings, table)
+        slopes, root = (each[1:] for each in coded_line(linear, self._codings()))
         spread = self.uncertainty_
-        root = coded_line(linear, self._codings())[1][1:]
+        self.intercept_ = line_constant(linear, self._codings(), self.function_, slopes)
         if spread is not None and len(root) + 2 == len(spread.weights):
             self.uncertainty_ = dataclasses.replace(spread, root=np.concatenate([np.zeros((2, root.shape[1])), root]))
 
@@ -832,7 +902,9 @@ def _mixed(problem: Any, groups: np.ndarray | None, levels: np.ndarray | None = 
     """
     columns = problem.source.table
     names = "yxz" if levels is None else "xzy"  # effects of levels, which may be anything, are a part of y
-    order = order_at_random(*(columns[name] for name in names), *([] if groups is None else [groups]))
+    beside = [] if groups is None else [groups]
+    beside += [columns["mass"]] if "mass" in columns else []
+    order = order_at_random(*(columns[name] for name in names), *beside)
     mixed = InstrumentalVariables(Dataset(**{name: column[order] for name, column in columns.items()}))
     if levels is not None:
         mixed = with_levels(mixed, by_appearance(levels[order]))

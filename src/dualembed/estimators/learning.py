@@ -41,25 +41,43 @@ class RowSample:
     """Some of the rows of a fit, all of them where they are few: means over "the data" are means over these.
 
     `rows` (n, d) are as `Effects` moves them, `points` (n, d') are points of f at the same rows in its coordinates, and
-    `lots` (n,) are random numbers: of all rows seen, those with the least are kept.
+    `lots` (n,) are random numbers: of all rows seen, those with the least are kept. Rows of survey weights have lots
+    over weights in their place, and `mass` (n,) is how much each counts, None where all count alike: its weight, but no
+    less than the `least`, one over the first lot of rows not kept (priority sampling; Duffield, Lund and Thorup 2007),
+    so that means are right on average.
     """
 
     rows: np.ndarray
     points: np.ndarray
     lots: np.ndarray
     seen: int
+    mass: np.ndarray | None = None
+    least: float = 0.0
 
     @staticmethod
-    def of(rows: np.ndarray, points: np.ndarray, *, seed: int, before: RowSample | None = None) -> RowSample:
+    def of(
+        rows: np.ndarray,
+        points: np.ndarray,
+        *,
+        seed: int,
+        before: RowSample | None = None,
+        weights: np.ndarray | None = None,
+    ) -> RowSample:
         """A sample of these rows and of those seen before, whatever order they come in."""
-        seen, lots = 0 if before is None else before.seen, np.empty(len(rows))
-        lots[np.lexsort(rows.T)] = np.random.default_rng([seed, seen]).random(len(rows))
-        parts = [(rows, points, lots)]
+        seen, new, least = 0 if before is None else before.seen, len(rows), 0.0 if before is None else before.least
+        lots, counted = np.empty(new), np.ones(new) if weights is None else weights
+        lots[np.lexsort((counted, *rows.T))] = np.random.default_rng([seed, seen]).random(new)
+        parts = [(rows, points, lots / counted, counted)]
         if before is not None:
-            parts.insert(0, (before.rows, before.points, before.lots))
-        rows, points, lots = (np.concatenate(each) for each in zip(*parts, strict=True))
-        kept = np.sort(np.argsort(lots)[: _most(rows.shape[1])])
-        return RowSample(rows[kept], points[kept], lots[kept], seen + len(parts[-1][0]))
+            own = np.ones(len(before.rows)) if before.mass is None else before.mass
+            parts.insert(0, (before.rows, before.points, before.lots, own))
+        rows, points, lots, counted = (np.concatenate(each) for each in zip(*parts, strict=True))
+        most, order = _most(rows.shape[1]), np.argsort(lots)
+        kept = np.sort(order[:most])
+        if weights is None:
+            return RowSample(rows[kept], points[kept], lots[kept], seen + new)
+        least = max(least, 1 / lots[order[most]] if len(order) > most else 0.0)
+        return RowSample(rows[kept], points[kept], lots[kept], seen + new, np.maximum(counted[kept], least), least)
 
     @property
     def places(self) -> np.ndarray:
@@ -135,7 +153,7 @@ class Learner(BaseEstimator):
             self._keep_paths(result.closed, rows, judged)
         elif result.closed is not None:
             judged = held_out(problem, result.closed, groups=groups, seed=seed)
-            self._keep_moments(result.closed, result.uncertainty, judged)
+            self._keep_moments(result.closed, result.uncertainty, judged, rows=rows)
             self.function_ = to_numpy(result.primal)
         else:
             refit = functools.partial(self._refit, seed)
@@ -158,7 +176,7 @@ class Learner(BaseEstimator):
         function = self._solve(seed, problem).primal
         return lambda points: values(function, points)
 
-    def _keep_moments(self, fit: MomentFit, spread: Spread, judged: HeldOut | None) -> None:
+    def _keep_moments(self, fit: MomentFit, spread: Spread, judged: HeldOut | None, *, rows: int) -> None:
         """Keep a closed form, its noise being that of rows left out where residuals of those fitted show far less."""
         if judged is not None and fit.inflation == 1:
             rounding = SEARCH.without_noise * (fit.sums.square or 0.0) / fit.sums.rows
@@ -167,7 +185,7 @@ class Learner(BaseEstimator):
                 fit = dataclasses.replace(fit, inflation=ratio)
                 spread = dataclasses.replace(spread, root=np.sqrt(ratio) * spread.root)
         self.solution_, self.uncertainty_, self.witness_ = fit, spread, fit.witness()
-        self.diagnostics_ = diagnose(fit, judged)
+        self.diagnostics_ = diagnose(fit, judged, rows)
         if fit.inflation > 1:
             warning = (
                 f"standard errors are {np.sqrt(fit.inflation):.1f} times as wide as residuals of the rows fitted to "
@@ -188,8 +206,13 @@ class Learner(BaseEstimator):
     def _add_returns(self, problem: Problem, labels: Any, groups: Groups) -> None:
         """Keep what whole episodes of the problem's rows earned, where that says something of f."""
 
-    def _extend_solution(self, problem: Problem, *, groups: Any = None, headline: Headline | None = None) -> None:
-        """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them."""
+    def _extend_solution(
+        self, problem: Problem, *, groups: Any = None, headline: Headline | None = None, rescaled: float = 1.0
+    ) -> None:
+        """Add the rows of the problem to those seen before; the spaces stay as the first rows chose them.
+
+        Rows seen before count so many times as much as they did, since survey weights are relative to all of them.
+        """
         if self.solution_ is None:
             raise checks.InputError(
                 "partial_fit adds up sums of a closed form, which this fit has not; use solver='auto' with the square "
@@ -199,8 +222,10 @@ class Learner(BaseEstimator):
         if isinstance(self.solution_, LinearFit):
             self._add_to_paths(self.solution_, problem, judged, groups=groups, headline=headline)
         else:
-            fit = self.solution_.extended(problem, groups)
-            self._keep_moments(fit, fit.spread(), judged)
+            before = self.solution_ if rescaled == 1 else self.solution_.scaled(rescaled)
+            fit = before.extended(problem, groups)
+            rows = self.diagnostics_.rows + finite_data(problem).rows
+            self._keep_moments(fit, fit.spread(), judged, rows=rows)
             self.function_ = to_numpy(fit.function)
             self.dual_ = dataclasses.replace(self.dual_, function=fit.dual_function)
         self._say_why_unjudged(problem, groups, folds=2)

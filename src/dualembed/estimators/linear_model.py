@@ -26,14 +26,21 @@ COPIED = 1e-12  # difference between a column and y, in terms of y, up to which 
 
 
 def fit_linear(
-    codings: Mapping[str, Coding], table: Table, groups: Integers | None, *, library: str = ""
+    codings: Mapping[str, Coding],
+    table: Table,
+    groups: Integers | None,
+    weights: Floats | None = None,
+    *,
+    library: str = "",
 ) -> LinearResults:
     """Two-stage least squares of the table's columns, or least squares without instruments, with every test.
 
     Refused where the columns do not identify the coefficients.
     """
     covariance = NeweyWest() if is_path(table) else None
-    return dataclasses.replace(LinearResults.of(linear_design(codings, table, groups), covariance), library=library)
+    return dataclasses.replace(
+        LinearResults.of(linear_design(codings, table, groups, weights), covariance), library=library
+    )
 
 
 def is_path(table: Table) -> bool:
@@ -41,10 +48,12 @@ def is_path(table: Table) -> bool:
     return table.time is not None and table.groups is None
 
 
-def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers | None) -> IVDesign:
+def linear_design(
+    codings: Mapping[str, Coding], table: Table, groups: Integers | None, weights: Floats | None = None
+) -> IVDesign:
     """The design of the table's columns; categories are indicators of all levels but the first.
 
-    Refused where no instrument, or no column of X, varies.
+    Rows count by their `weights`, whose scale says nothing. Refused where no instrument, or no column of X, varies.
     """
     parts = {role: _columns(coding, getattr(table, role)) for role, coding in codings.items()}
     if "instruments" in parts and not parts["instruments"][1]:
@@ -64,6 +73,7 @@ def linear_design(codings: Mapping[str, Coding], table: Table, groups: Integers 
         values["X"],
         values.get("controls"),
         instruments=values.get("instruments"),
+        weights=weights,
         clusters=time_numbers(table.time, rows) if is_path(table) else groups,
         effects=None if table.absorb is None else absorbed_levels(table.absorb, rows)[0],
         outcome_name=outcome_name(table),
@@ -120,13 +130,11 @@ def coded_line(results: LinearResults, codings: Sequence[Coding]) -> tuple[Float
     return transform @ results.values, transform @ root_of(results.covariance)
 
 
-def line_constant(results: LinearResults, codings: Mapping[str, Coding], table: Table) -> float:
-    """The constant of a line without one, with which it has the mean of y over the rows."""
-    parts = [_columns(codings[role], getattr(table, role)) for role in ("X", "controls") if role in codings]
-    means = {name: mean for columns, names in parts for name, mean in zip(names, columns.mean(axis=0), strict=True)}
-    rows = len(parts[0][0])
-    slopes = results.params
-    return float(np.mean(target(table.y, rows)) - sum(slopes[name] * means[name] for name in results.names))
+def line_constant(results: LinearResults, codings: Sequence[Coding], function: Any, slopes: Floats) -> float:
+    """The constant, in the columns' own units, of a line (1, 1 - 1, x - centre) of coded coordinates x."""
+    at_zero = float(np.asarray(function.weights)[0] - slopes @ np.asarray(function.features.centre)[1:])
+    numbers = {column.name: column.mean for coding in codings for column in coding.columns if not column.levels}
+    return at_zero - sum(slope * numbers.get(name, 0.0) for name, slope in results.params.items())
 
 
 def root_of(covariance: Floats) -> Floats:

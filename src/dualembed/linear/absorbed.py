@@ -107,21 +107,24 @@ def _solve_two(sums: Floats, others: Floats, links: sparse.csr_matrix, size: Flo
     return (sums - links @ found) / sizes, found
 
 
-def level_effects(tiles: Iterable[tuple[Floats, Integers]], factors: Integers, width: int) -> tuple[Floats, ...]:
-    """The effects (levels, q) of one or two factors (n, f) in columns (n, q) that come in tiles, each with its levels.
+def level_effects(
+    tiles: Iterable[tuple[Floats, Integers, Floats]], factors: Integers, weights: Floats, width: int
+) -> tuple[Floats, ...]:
+    """The effects (levels, q) of one or two factors (n, f) in columns (n, q), by weighted least squares on dummies.
 
-    Least squares of the columns on the factors' dummies, from sums by level alone.
+    Columns come in tiles, each with its levels and weights: sums by level are all that is needed.
     """
     levels = factors.max(axis=0) + 1
     sums, square = [np.zeros((count, width)) for count in levels], np.zeros(width)
-    for columns, own in tiles:
-        square += np.einsum("ij,ij->j", columns, columns)
+    for columns, own, part in tiles:
+        square += np.einsum("i,ij,ij->j", part, columns, columns)
+        weighted = part[:, None] * columns
         for total, factor, count in zip(sums, own.T, levels, strict=True):
-            total += _indicator(factor, count) @ columns
+            total += _indicator(factor, count) @ weighted
     if len(sums) == 1:
-        return (sums[0] / np.bincount(factors[:, 0])[:, None],)
+        return (sums[0] / np.bincount(factors[:, 0], weights)[:, None],)
     first = int(np.argmax(levels))  # the other one is solved for
     many, few = factors[:, first], factors[:, 1 - first]
-    links = sparse.csr_matrix((np.ones(len(many)), (many, few)), shape=(levels[first], levels[1 - first]))
+    links = sparse.csr_matrix((weights, (many, few)), shape=(levels[first], levels[1 - first]))
     found = _solve_two(sums[first], sums[1 - first], links, np.sqrt(np.maximum(square, np.finfo(float).tiny)))
     return found if first == 0 else found[::-1]

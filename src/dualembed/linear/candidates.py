@@ -21,6 +21,7 @@ class Functional:
     such as the first states of episodes. They are -1 where the sample is another one, and None where the points are
     not a sample, but what is asked about. `constants` (n,) are 0 where they are left out. `strays` (n, J) say how far
     points are from all that the fit could learn of, by what their coordinates do not show; 0 where they are left out.
+    Where rows do not count alike, `mass` (n,) says how much each does, over the mean, and shares have it as a factor.
     """
 
     points: Floats
@@ -28,6 +29,7 @@ class Functional:
     groups: Integers | None = None
     constants: Floats | None = None
     strays: Floats | None = None
+    mass: Floats | None = None
 
     @property
     def sampled(self) -> bool:
@@ -62,12 +64,17 @@ class Functional:
 
     def among(self, rows: Booleans) -> Functional:
         """The same of some of its rows."""
+        mass, shares = None, self.shares[rows]
+        if self.mass is not None:
+            level = float(self.mass[rows].mean())
+            mass, shares = self.mass[rows] / level, shares / level
         return Functional(
             self.points[rows],
-            self.shares[rows],
+            shares,
             None if self.groups is None else self.groups[rows],
             None if self.constants is None else self.constants[rows],
             None if self.strays is None else self.strays[rows],
+            mass,
         )
 
     def sampling_variance(self, function: Callable[[Floats], Floats]) -> float:
@@ -75,7 +82,10 @@ class Functional:
         if self.groups is None or len(self.points) < 2:
             return 0.0
         values = function(self.points.reshape(-1, self.points.shape[2])).reshape(self.shares.shape)
-        return float(np.sum(self.shares * values, axis=1).var(ddof=1) / len(values))
+        means = np.sum(self.shares * values, axis=1)
+        if self.mass is not None:
+            means = means - self.mass * means.mean()  # of a weighted mean the weights are drawn, too
+        return float(means.var(ddof=1) / len(values))
 
     def joined(self, other: Functional | None, into: Integers) -> Functional | None:
         """The mean over the rows of both, this one's in the left-out groups they are in; None where it is no sample."""

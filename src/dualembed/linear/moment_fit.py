@@ -408,6 +408,11 @@ class MomentFit(eqx.Module):
         root = inverse @ (directions * np.sqrt(np.maximum(spread, 0.0) / self.sums.rows))
         return Spread(to_numpy(self.dual), inverse @ (cross @ self.weights - target[:, 0]), root)
 
+    def scaled(self, factor: float) -> MomentFit:
+        """The same where every row counts so many times as much, with the same prior for f."""
+        scores = None if self.scores is None else factor * np.asarray(self.scores)
+        return dataclasses.replace(self, sums=self.sums.scaled(factor), penalty=self.penalty / factor, scores=scores)
+
     def row_weights(self, problem: Problem, functional: Floats) -> Floats:
         """The weight (n,) of each row of the problem in functionalᵀθ, which is the mean of weight times target.
 
@@ -425,7 +430,7 @@ class MomentFit(eqx.Module):
         The prior's amplitude stays as it is: the penalty is the residual variance over the rows and it.
         """
         before, variance = self.sums.rows, self.residual_variance
-        more = gather_moments(problem, self.primal, self.dual, folds=self.sums.groups, groups=groups, first=before)
+        more = gather_moments(problem, self.primal, self.dual, folds=self.sums.groups, groups=groups, first=int(before))
         sums, theta, penalty = self.sums + more, np.asarray(self.weights), self.penalty
         system = MomentSystem(sums, self.dual_penalty, noise=self.noise)
         if penalty > 0:

@@ -32,7 +32,7 @@ class Sums:
     Attributes
     ----------
     count : array of shape (K,)
-        Rows of each group.
+        Rows of each group, or the sum of their masses.
     cross : array of shape (K, r, m)
         Sums Σ φ gᵀ.
     target : array of shape (K, r, T)
@@ -73,9 +73,29 @@ class Sums:
         return len(self.count)
 
     @property
-    def rows(self) -> int:
-        """The number of rows of all groups."""
-        return int(self.count.sum())
+    def rows(self) -> float:
+        """The number of rows of all groups; how many they are worth, where they do not count alike."""
+        total = float(self.count.sum())
+        return int(total) if total.is_integer() else total
+
+    def scaled(self, factor: float) -> Sums:
+        """The same sums where every row counts so many times as much.
+
+        Parameters
+        ----------
+        factor : float
+            How many times.
+
+        Returns
+        -------
+        Sums
+            The scaled sums.
+        """
+        scaled: dict[str, Any] = {}
+        for field in dataclasses.fields(Sums):
+            mine = getattr(self, field.name)
+            scaled[field.name] = None if mine is None else factor * mine
+        return Sums(**scaled)
 
     @property
     def mean_dual(self) -> Floats:
@@ -268,12 +288,12 @@ def gather_moments(
     """The sums of each fold, with φ the features `dual` of the context, in one pass of tiles.
 
     Row i is in fold (first + i) mod folds; with `groups` (n,), labels of rows that depend on each other, it is the
-    number of its group that counts. It holds 8 TILE (r + m + 1) bytes of features and 8 (r + m + 1)² for each fold,
-    however many rows there are.
+    number of its group that counts. A row of mass μ counts as μ rows. It holds 8 TILE (r + m + 1) bytes of features and
+    8 (r + m + 1)² for each fold, however many rows there are.
     """
     primal, dual = to_numpy(primal), to_numpy(dual)
     width = dual.size + primal.size + 1
-    grams, counts = np.zeros((folds, width, width)), np.zeros(folds, dtype=int)
+    grams, counts = np.zeros((folds, width, width)), np.zeros(folds)
     numbers = number_groups(groups, _rows(problem, sample))
     # Made once: memory that is new for each tile costs more, page by page, than the cosines written into it.
     tile = np.empty((TILE, width))
@@ -282,8 +302,10 @@ def gather_moments(
         evaluate_features(dual, terms.context, joint[:, : dual.size])
         moment_features(primal, terms.points, terms.weights, joint[:, dual.size : -1])
         joint[:, -1] = terms.target - terms.offset
+        if terms.mass is not None:
+            joint *= np.sqrt(terms.mass)[:, None]
         for fold, own in parts:
-            counts[fold] += own.stop - own.start
+            counts[fold] += own.stop - own.start if terms.mass is None else float(terms.mass[own].sum())
             # Its lower triangle alone, half the work. BLAS counts by columns: a transpose of C-ordered rows is a view.
             blas.dsyrk(1.0, joint[own].T, beta=1.0, c=grams[fold].T, overwrite_c=True)
     phi, g = slice(dual.size), slice(dual.size, -1)
@@ -304,12 +326,13 @@ def gather_scores(
 ) -> Floats:
     """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each.
 
-    Of groups of two ways (n, 2) it is Ω₁ + Ω₂ - Ω₁₂ without negative eigenvalues.
+    Scores of rows are multiplied by their masses, by the sum of which Ω is then divided. Of groups of two ways (n, 2)
+    it is Ω₁ + Ω₂ - Ω₁₂ without negative eigenvalues.
     """
     if is_two_way(groups):
         parts = [sign * gather_scores(problem, function, dual, groups=own) for own, sign in signed_ways(groups)]
         return positive_part(np.sum(parts, axis=0))
-    total, rows = np.zeros((dual.size, dual.size)), 0
+    total, rows = np.zeros((dual.size, dual.size)), 0.0
     for scores, count in _iter_scores(problem, function, dual, groups):
         total += scores.T @ scores
         rows += count
@@ -348,25 +371,31 @@ def shrunken_scores(
 
 def _iter_scores(
     problem: Problem, function: LinearFunction, dual: FeatureMap, groups: ArrayLike | None
-) -> Iterator[tuple[Floats, int]]:
-    """φ times residual, tile by tile, and of how many rows; with groups their sums (G, r), all at once."""
+) -> Iterator[tuple[Floats, float]]:
+    """φ times residual, tile by tile, and of how many rows; with groups their sums (G, r), all at once.
+
+    Both are those of masses, where rows have any.
+    """
     features, dual = to_numpy(function.features), to_numpy(dual)
     theta = np.asarray(function.weights, dtype=np.float64)
     labels = None if groups is None else number_groups(groups, _rows(problem, None))
     sums = None if labels is None else np.zeros((int(labels.max()) + 1, dual.size))
-    start = 0
+    start, total = 0, 0.0
     for terms in iter_terms(problem):
         moment = moment_features(features, terms.points, terms.weights) @ theta
         scores = evaluate_features(dual, terms.context)
-        scores *= (terms.target - terms.offset - moment)[:, None]
+        residual, count = terms.target - terms.offset - moment, float(len(scores))
+        if terms.mass is not None:
+            residual, count = terms.mass * residual, float(terms.mass.sum())
+        scores *= residual[:, None]
         rows = slice(start, start + len(scores))
-        start += len(scores)
+        start, total = start + len(scores), total + count
         if sums is None or labels is None:
-            yield scores, len(scores)
+            yield scores, count
         else:
             np.add.at(sums, labels[rows], scores)
     if sums is not None:
-        yield sums, start
+        yield sums, total
 
 
 def _by_group(

@@ -42,6 +42,9 @@ class Terms(eqx.Module):
         Whether the context determines the offset. The honest score uses both.
     actions : int, default=0
         How many of the last coordinates of a point are an action's.
+    mass : array of shape (B,), optional
+        How much each sample counts in means; all alike where it is left out. The sum of the masses of a whole data set
+        is how many rows they are worth where it is that of their squares (`normalised_mass`).
     """
 
     points: AnyArray
@@ -52,6 +55,7 @@ class Terms(eqx.Module):
     known: tuple[bool, ...] = eqx.field(default=(), static=True)
     offset_known: bool = eqx.field(default=False, static=True)
     actions: int = eqx.field(default=0, static=True)
+    mass: AnyArray | None = None
 
     def moment(self, values: AnyArray) -> AnyArray:
         """The moments Σ_k weights_k values_k + offset.
@@ -83,6 +87,7 @@ class Terms(eqx.Module):
             )
         batch, count, _ = self.points.shape
         wanted = {"weights": (batch, count), "offset": (batch,), "target": (batch,)}
+        wanted |= {} if self.mass is None else {"mass": (batch,)}
         for name, shape in wanted.items():
             if getattr(self, name).shape != shape:
                 raise checks.InputError(f"Terms.{name} must have shape {shape}, but has {getattr(self, name).shape}")
@@ -275,6 +280,24 @@ def states_of(problem: str, sample: Sample, *needed: str) -> tuple[AnyArray, Any
     if given[0] != given[1]:
         raise checks.InputError(f"state and next_state must have the same shape, but have {given[0]} and {given[1]}")
     return columns_of("state", sample["state"]), columns_of("next_state", sample["next_state"])
+
+
+def mass_of(sample: Sample) -> AnyArray | None:
+    """How much each row counts (B,); None where all count alike."""
+    return vector_of("mass", sample["mass"]) if "mass" in sample else None
+
+
+def normalised_mass(weights: Floats) -> Floats:
+    """Weights (n,) scaled such that their sum and the sum of their squares are how many rows they are worth (Kish).
+
+    Then Σ m φ e / Σ m has the variance σ² E[φ²] / Σ m where weights say nothing of the noise e: sums of masses take the
+    place of numbers of rows everywhere.
+
+    >>> normalised_mass(np.array([1.0, 1.0, 0.0, 0.0])).sum()
+    2.0
+    """
+    relative = weights / weights.max()  # squares of very large or small numbers would leave the range
+    return np.asarray(relative * (relative.sum() / np.sum(relative**2)))
 
 
 def optional(sample: Sample, name: str, default: float) -> AnyArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, require, vector_of
+from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, mass_of, require, vector_of
 from dualembed.sources import Sample, Source
 
 
@@ -13,7 +13,7 @@ class InstrumentalVariables(Problem):
     """Regression with instruments: min over f of E[loss_y(E[f(x) | context])].
 
     Columns are x (B,) or (B, dx), the treatment with any exogenous controls that f takes; y (B,); z (B,) or (B, dz),
-    the instruments with the same controls again.
+    the instruments with the same controls again; and mass (B,), where rows do not count alike.
 
     For the square loss only E[y | z] matters, so z alone is the context: E[f(x) - y | z] = 0. For any other
     loss the dual variable loss'_y(E[f(x) | z, y]) depends on y by itself, and a context without y would be
@@ -54,13 +54,15 @@ class InstrumentalVariables(Problem):
             context=instruments,
             target=target,
             known=(False,),
+            mass=mass_of(sample),
         )
 
 
 class Invariance(Problem):
     """Regression on a mean over draws: min over f of E[loss_y(E[f(z) | x])].
 
-    Columns are x (B,) or (B, dx); y (B,); z, one draw for each x, (B,) or (B, dz), or M draws, (B, M, dz).
+    Columns are x (B,) or (B, dx); y (B,); z, one draw for each x, (B,) or (B, dz), or M draws, (B, M, dz); and mass
+    (B,), where rows do not count alike.
     The context is (x, y), y last: it determines what the dual variable may depend on.
 
     Parameters
@@ -86,6 +88,7 @@ class Invariance(Problem):
             context=xp.concatenate([columns_of("x", sample["x"]), target[:, None]], axis=1),
             target=target,
             known=(False,) * draws.shape[1],
+            mass=mass_of(sample),
         )
 
 

@@ -72,6 +72,7 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.policy_values": "Returns",
         "estimators.effects": "Place",
         "estimators.learning": "RowSample",
+        "estimators.weighting": "Weighting",
         "saving.migrations": "Stream",
     },
     "comparison": {

@@ -14,7 +14,7 @@ from dualembed.linear.averaging import Rows, assign_groups, read_rows
 from dualembed.linear.candidates import Headline
 from dualembed.linear.clusters import is_two_way
 from dualembed.linear.sums import gather_moments, number_groups
-from dualembed.problems.base import Problem, finite_data, with_rows
+from dualembed.problems.base import Problem, finite_data, iter_terms, with_rows
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
 from dualembed.selection.forms import ANY, Form
@@ -239,7 +239,18 @@ def _with_solver(chosen: Record, solver: SolverLike, *, groups: ArrayLike | None
         solver = exact if saddle.loss.quadratic else Newton()
     elif isinstance(solver, str):
         solver = _stochastic(saddle)
-    return dataclasses.replace(chosen, solver=solver)
+        saddle = _for_masses(saddle)
+    return dataclasses.replace(chosen, saddle=saddle, solver=solver)
+
+
+def _for_masses(saddle: Saddle) -> Saddle:
+    """The saddle with penalties for the mean over rows of mass times slope, rather than that over masses."""
+    masses = [terms.mass for terms in iter_terms(saddle.problem) if terms.mass is not None]
+    if not masses:
+        return saddle
+    level = float(np.concatenate(masses).mean())
+    primal, dual = (level * penalty_value(each) for each in (saddle.primal_penalty, saddle.dual_penalty))
+    return dataclasses.replace(saddle, primal_penalty=primal, dual_penalty=dual)
 
 
 def _stochastic(saddle: Saddle) -> Solver:

@@ -111,15 +111,17 @@ def consistency_test(
     # The target itself may stand in the context of losses that need it; given y there would be nothing to average.
     columns = [j for j in range(terms.context.shape[1]) if not np.array_equal(terms.context[:, j], terms.target)]
     context = np.asarray(terms.context)[:, columns]
-    scores = context_features(context, rng) * residual[:, None]
+    counted = residual if terms.mass is None else terms.mass * residual
+    scores = context_features(context, rng) * counted[:, None]
     sums = _sums(scores, groups)
     own = np.sum(sums**2)
     statistic = np.sum(sums.sum(axis=0) ** 2) - own
+    worth = len(residual) if terms.mass is None else terms.mass.sum()
     signs = rng.integers(0, 2, size=(draws, len(sums))) * 2.0 - 1.0
     drawn = np.sum((signs @ sums) ** 2, axis=1) - own
     # Where the residual is zero throughout every draw equals the statistic, and rounding must not decide.
     exceeding = int(np.sum(drawn >= statistic - 1e-9 * own))
-    return Consistency((1 + exceeding) / (1 + draws), float(statistic / len(residual)), draws)
+    return Consistency((1 + exceeding) / (1 + draws), float(statistic / worth), draws)
 
 
 def context_features(context: Floats, rng: np.random.Generator, *, landmarks: int = LANDMARKS) -> Floats:

@@ -37,6 +37,8 @@ ROWS = 2000  # contexts that the bandwidths are learnt from
 LANDMARKS = 100  # of the regression evidence
 BANDWIDTH_SPREAD = 0.3  # of the logarithm, in the hyper-prior
 LEVEL_SPREAD = 3.0
+COLUMNS = (4, 16, 64)  # that few rows are padded to, since compiling for each number of columns takes seconds
+FEW_ROWS = 256
 CONSTANT = 10.0  # the constant's size over the largest standard deviation of an instrument of unit norm
 
 
@@ -50,7 +52,15 @@ class Moments(eqx.Module):
     noise: jax.Array  # Ω / n, (r, r)
 
 
-def moments(points: Floats, weights: Floats, target: Floats, *, instruments: Floats, noise: Floats) -> Moments:
+def moments(
+    points: Floats,
+    weights: Floats,
+    target: Floats,
+    *,
+    instruments: Floats,
+    noise: Floats,
+    mass: Floats | None = None,
+) -> Moments:
     """The moments of samples with instruments, in float64.
 
     Parameters
@@ -65,6 +75,8 @@ def moments(points: Floats, weights: Floats, target: Floats, *, instruments: Flo
         Instruments q.
     noise : array of shape (r, r)
         Covariance Ω of q times the residual.
+    mass : array of shape (n,), optional
+        How many rows each sample counts as; by default 1 each.
 
     Returns
     -------
@@ -73,9 +85,11 @@ def moments(points: Floats, weights: Floats, target: Floats, *, instruments: Flo
     """
     rows, count = instruments.shape
     pad = -count % BLOCK  # instruments that are zero, with unit noise, add nothing to the evidence
-    q = np.pad(instruments, ((0, 0), (0, pad))) / rows
+    worth = rows if mass is None else float(mass.sum())
+    counted = instruments if mass is None else mass[:, None] * instruments
+    q = np.pad(counted, ((0, 0), (0, pad))) / worth
     covariance = np.eye(count + pad)
-    covariance[:count, :count] = np.asarray(noise) / rows
+    covariance[:count, :count] = np.asarray(noise) / worth
     more = padding(rows)  # and neither do rows on which all instruments are zero
     parts = padded(points, more), padded(weights, more), np.pad(q, ((0, more), (0, 0)))
     with jax.enable_x64(True):
@@ -116,6 +130,34 @@ def evidence(kernel: Kernel, seen: Moments, landmarks: jax.Array) -> jax.Array:
     return -0.5 * misfit @ misfit - jnp.sum(jnp.log(jnp.diag(root)))
 
 
+class Widening(NamedTuple):
+    """Few rows with so many columns `more`, which are 1 everywhere, so that data sets share compiled code.
+
+    Kernels of differences, and of products about a middle of 1, do not see them.
+    """
+
+    columns: int
+    more: int
+
+    @staticmethod
+    def of(rows: int, columns: int) -> Widening:
+        """That of so many rows and columns."""
+        wide = [count for count in COLUMNS if count >= columns] if rows <= FEW_ROWS else []
+        return Widening(columns, wide[0] - columns if wide else 0)
+
+    def points(self, points: Floats) -> Floats:
+        """Points (..., columns) with more columns."""
+        return np.concatenate([points, np.ones((*points.shape[:-1], self.more))], axis=-1)
+
+    def parameters(self, tree: Any, fill: float) -> Any:
+        """Hyper-parameters with those of more columns."""
+        return jax.tree.map(lambda leaf: np.append(leaf, np.full(self.more, fill)) if np.ndim(leaf) else leaf, tree)
+
+    def narrowed(self, tree: Any) -> Any:
+        """Hyper-parameters without them."""
+        return jax.tree.map(lambda leaf: leaf[: self.columns] if np.ndim(leaf) else leaf, tree)
+
+
 class Regression(eqx.Module):
     """A kernel, and for each of J responses the amplitude of its function and the variance of its noise, (J,)."""
 
@@ -129,21 +171,21 @@ def regression_evidence(
 ) -> jax.Array:
     """A lower bound on the log evidence of a Gaussian process for each column of responses (n, J), one kernel for all.
 
-    The bound of Titsias (2009) with these landmarks: it falls where the bandwidth is too short for them. Rows of which
-    `real` (n,) is 0 do not count; their responses must be 0 too.
+    The bound of Titsias (2009) with these landmarks: it falls where the bandwidth is too short for them. A row counts
+    as real² rows, of the numbers `real` (n,), by which its responses must be multiplied.
     """
     kernel = model.kernel
     values = kernel.gram(landmarks, inputs) * real
     half = jax.scipy.linalg.solve_triangular(_factor(kernel, landmarks), values, lower=True)
     square = half @ half.T
-    left_out = jnp.maximum(jnp.sum(kernel.diagonal(inputs) * real) - jnp.trace(square), 0.0)
+    left_out = jnp.maximum(jnp.sum(kernel.diagonal(inputs) * real**2) - jnp.trace(square), 0.0)
 
     def one(amplitude: jax.Array, noise: jax.Array, response: jax.Array) -> jax.Array:
         ratio = amplitude / noise
         root = jnp.linalg.cholesky(jnp.eye(len(landmarks)) + ratio * square)
         seen = jax.scipy.linalg.solve_triangular(root, half @ response, lower=True)
         misfit = (response @ response - ratio * seen @ seen) / noise
-        entropy = jnp.sum(jnp.log(jnp.diag(root))) + 0.5 * jnp.sum(real) * jnp.log(noise)
+        entropy = jnp.sum(jnp.log(jnp.diag(root))) + 0.5 * jnp.sum(real**2) * jnp.log(noise)
         return -0.5 * misfit - entropy - 0.5 * ratio * left_out
 
     return jnp.sum(jax.vmap(one)(model.amplitudes, model.noises, responses.T))
@@ -258,16 +300,22 @@ class Instruments(FeatureMap):
         return self.transform[0] + self.kernel.gram(xs, self.landmarks) @ self.transform[1:]
 
 
-def orthonormal(kernel: Kernel, contexts: Floats, landmarks: Floats, *, tolerance: float) -> Instruments:
+def orthonormal(
+    kernel: Kernel, contexts: Floats, landmarks: Floats, *, tolerance: float, mass: Floats | None = None
+) -> Instruments:
     """A constant and the main directions of the kernel's features, orthonormal on the contexts.
 
-    Directions whose variance there is below `tolerance` times the largest are left out: they would add noise.
+    Directions whose variance there is below `tolerance` times the largest are left out: they would add noise. Means
+    over the contexts are weighted by their `mass` (n,), where they have any.
     """
     whitener = whiten(kernel, landmarks, 1e-9)
     features = np.asarray(kernel.gram(contexts, landmarks)) @ whitener
-    mean = features.mean(axis=0)
+    mean = np.average(features, axis=0, weights=mass)
     features -= mean
-    variances, directions = np.linalg.eigh(features.T @ features / len(features))
+    rows = len(features)
+    if mass is not None:
+        features *= np.sqrt(mass / mass.mean())[:, None]
+    variances, directions = np.linalg.eigh(features.T @ features / rows)
     kept = variances > max(tolerance * variances[-1], 1e-14)
     directions = directions[:, kept] / np.sqrt(variances[kept])
     transform = np.zeros((1 + len(landmarks), 1 + directions.shape[1]))
@@ -290,35 +338,38 @@ def of_unit_norm(instruments: Instruments) -> Instruments:
     return Instruments(instruments.kernel, instruments.landmarks, transform)
 
 
-def bandwidths(contexts: Floats, responses: Floats, *, widest: Floats) -> Floats:
+def bandwidths(contexts: Floats, responses: Floats, *, widest: Floats, mass: Floats | None = None) -> Floats:
     """A bandwidth for each column of the contexts, short enough to predict the responses (n, J), at most `widest`.
 
     The dual function to be represented is E[moment - y | κ], so that the responses are what the moment is made of:
     targets, and the parts of the moment at a first f. They are regressed on the context by Gaussian processes of one
     Gaussian kernel, whose bandwidths maximise the evidence with a hyper-prior around `widest`. A dual that is too
-    poor ruins any f; one that is richer than needed costs a little noise, so that bandwidths never grow.
+    poor ruins any f; one that is richer than needed costs a little noise, so that bandwidths never grow. A row counts
+    as `mass` (n,) rows.
     """
     contexts, responses = contexts[:ROWS], responses[:ROWS]
+    counted = np.ones(len(contexts)) if mass is None else np.sqrt(mass[:ROWS])
     spreads = responses.std(axis=0)
     responses = (responses - responses.mean(axis=0))[:, spreads > 0] / spreads[spreads > 0]
     if responses.shape[1] == 0:
         return widest
-    levels = np.full(responses.shape[1], 0.5)
-    centre = Regression(Gaussian(widest), levels, levels)
+    levels, wider = np.full(responses.shape[1], 0.5), Widening.of(len(contexts), contexts.shape[1])
+    contexts, middle = wider.points(contexts), wider.parameters(widest, 1.0)
+    centre = Regression(Gaussian(middle), levels, levels)
     spread = Regression(
-        Gaussian(np.full(len(widest), BANDWIDTH_SPREAD)),
+        wider.parameters(Gaussian(np.full(len(widest), BANDWIDTH_SPREAD)), 0.0),
         np.full_like(levels, LEVEL_SPREAD),
         np.full_like(levels, LEVEL_SPREAD),
     )
     more = padding(len(contexts))
-    real = np.pad(np.ones(len(contexts)), (0, more))
+    real = np.pad(counted, (0, more))
     landmarks = padded(contexts[:LANDMARKS], max(LANDMARKS - len(contexts), 0))
     with jax.enable_x64(True):
-        parts = padded(contexts, more), np.pad(responses, ((0, more), (0, 0))), landmarks, real
+        parts = padded(contexts, more), np.pad(responses * counted[:, None], ((0, more), (0, 0))), landmarks, real
         data = tuple(jnp.asarray(part) for part in parts)
-    start = Regression(Gaussian(0.5 * widest), levels, levels)
+    start = Regression(Gaussian(wider.parameters(0.5 * widest, 1.0)), levels, levels)
     best = maximise(regression_evidence, centre, spread, data, start=start).parameters
-    return np.minimum(np.asarray(best.kernel.bandwidth), widest)
+    return np.minimum(wider.narrowed(np.asarray(best.kernel.bandwidth)), widest)
 
 
 def kernel_on(columns: tuple[int, ...], widths: Floats, dimension: int) -> Kernel:

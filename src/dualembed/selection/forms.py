@@ -7,7 +7,7 @@ levels as the last coordinates of points and contexts; features are then taken w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -54,17 +54,21 @@ class Form:
         """The features of f and of the dual without effects of levels; as they are where there are none."""
         if not self.factors:
             return primal, dual
-        levels = np.concatenate([terms.context[:, -self.factors :] for terms in iter_terms(problem)]).astype(int)
+        tiles = list(iter_terms(problem))
+        masses = [np.ones(len(tile.target)) if tile.mass is None else np.asarray(tile.mass) for tile in tiles]
+        levels = np.concatenate([tile.context[:, -self.factors :] for tile in tiles]).astype(int)
         share = 1 - effects_rank(levels) / len(levels)
 
-        def effects(features: FeatureMap, tiles: Iterator[Floats]) -> tuple[Floats, ...]:
-            pairs = ((places[:, : -self.factors], places[:, -self.factors :].astype(int)) for places in tiles)
-            values = ((evaluate_features(features, places), own) for places, own in pairs)
-            return level_effects(values, levels, features.size)
+        def effects(features: FeatureMap, places: Iterable[Floats]) -> tuple[Floats, ...]:
+            values = (
+                (evaluate_features(features, each[:, : -self.factors]), each[:, -self.factors :].astype(int), mass)
+                for each, mass in zip(places, masses, strict=True)
+            )
+            return level_effects(values, levels, np.concatenate(masses), features.size)
 
         primal, dual = to_numpy(primal), to_numpy(dual)
-        of_points = effects(primal, (terms.points[:, 0] for terms in iter_terms(problem)))
-        of_contexts = effects(dual, (terms.context for terms in iter_terms(problem)))
+        of_points = effects(primal, (tile.points[:, 0] for tile in tiles))
+        of_contexts = effects(dual, (tile.context for tile in tiles))
         for each in of_contexts:
             each[:, 0] = 0.0  # the constant, which says nothing here, but which penalties are measured by
         return WithinMap(primal, of_points, share), WithinMap(dual, of_contexts, share)

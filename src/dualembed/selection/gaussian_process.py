@@ -22,7 +22,7 @@ from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
 from dualembed.selection.evidence import kernel_on, orthonormal
 from dualembed.selection.forms import ANY, Form, parts_of
-from dualembed.selection.honest_score import checked_terms, honest_score, values_at
+from dualembed.selection.honest_score import checked_terms, honest_score, mean_of, values_at
 from dualembed.selection.hypotheses import Weighed, weigh_hypotheses
 from dualembed.selection.penalties import (
     FEWEST,
@@ -180,7 +180,8 @@ def choose_for_smooth_loss(problem: Problem, rng: np.random.Generator, *, groups
 def _mean_loss(problem: Problem, function: Function) -> float:
     """The mean of loss_y(moment), which counts the noise of each moment too."""
     terms = checked_terms(problem, None)
-    return float(np.mean(problem.loss.value(terms.moment(values_at(function, terms.points)), terms.target)))
+    losses = problem.loss.value(terms.moment(values_at(function, terms.points)), terms.target)
+    return mean_of(np.asarray(losses), terms.mass)
 
 
 def _saddle_with_whole_context(problem: Problem, model: Model, rng: np.random.Generator) -> Saddle:
@@ -191,7 +192,7 @@ def _saddle_with_whole_context(problem: Problem, model: Model, rng: np.random.Ge
     kernel = kernel_on(tuple(range(context.shape[1])), widths, context.shape[1])
     level = LEVELS[0]
     centres = landmarks_among(context, min(level.dual, len(context) // 2), rng)
-    instruments = orthonormal(kernel, context, centres, tolerance=level.tolerance)
+    instruments = orthonormal(kernel, context, centres, tolerance=level.tolerance, mass=read_moments(problem).mass)
     return Saddle(problem, Basis(model.features), Basis(instruments), dual_penalty=DUAL_PENALTY)
 
 

@@ -19,7 +19,7 @@ from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments, number_groups
 from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, finite_data
-from dualembed.selection.honest_score import Score, checked_terms, score_of, values_at
+from dualembed.selection.honest_score import Score, checked_terms, mean_of, score_of, values_at
 from dualembed.sources import Dataset, Sample
 from dualembed.spaces.features import to_numpy
 from dualembed.spaces.linear import LinearFunction
@@ -125,7 +125,9 @@ def held_out_folds(
         points = terms.points.reshape(-1, terms.points.shape[2])
         both = [values.reshape(terms.weights.shape) for values in fit.without(fit.fold_weights[fold], points)]
         score = score_of(problem, terms, both[0], folds=SCORE_FOLDS, seed=seed, groups=labels[inside])
-        squared, fitted = (float(np.mean((terms.moment(values) - terms.target) ** 2)) for values in both)
+        squared, fitted = (
+            float(np.average((terms.moment(values) - terms.target) ** 2, weights=terms.mass)) for values in both
+        )
         parts.append(HeldOut(score.value, score.stderr, squared, fitted, int(inside.sum())))
     return _together(parts)
 
@@ -199,7 +201,7 @@ def held_out_once(
     function = fit(smaller)
     score, squared = _judge(problem, function, kept, labels[folds == 0])
     terms = checked_terms(problem, rest)
-    fitted = float(np.mean((terms.moment(values_at(function, terms.points)) - terms.target) ** 2))
+    fitted = mean_of((terms.moment(values_at(function, terms.points)) - terms.target) ** 2, terms.mass)
     return HeldOut(score.value, score.stderr, squared, fitted, int(np.sum(folds == 0)))
 
 
@@ -210,7 +212,7 @@ def _judge(
     terms = checked_terms(problem, sample)
     values = values_at(function, terms.points)
     score = score_of(problem, terms, values, folds=SCORE_FOLDS, groups=labels)
-    return score, float(np.mean((terms.moment(values) - terms.target) ** 2))
+    return score, float(np.average((terms.moment(values) - terms.target) ** 2, weights=terms.mass))
 
 
 def _together(parts: list[HeldOut]) -> HeldOut:

@@ -39,7 +39,7 @@ class Score:
     stderr : float
         Its standard error.
     contributions : array of shape (n,)
-        The terms that it is the mean of, in the order of the rows.
+        The terms that it is the mean of, weighted by the rows' mass where they have any, in the order of the rows.
     """
 
     value: float
@@ -133,16 +133,18 @@ def score_of(
         half = np.arange(2 * folds) % 2
         uses = np.concatenate([uses & (half == 0), uses & (half == 1)])
     # Where f is nearly right E[t | κ] is nearly -known, and as rough as f: a smooth regression alone would miss it.
-    fitted = cross_fit(terms.context, unknown, blocks, uses=uses, rng=rng, beside=parts)
+    fitted = cross_fit(terms.context, unknown, blocks, uses=uses, rng=rng, beside=parts, mass=terms.mass)
     q, m = known + fitted, known + unknown
     if not problem.loss.quadratic:
         contributions = _payoff(problem.loss, q[0], m, target=terms.target)
-        return Score(float(contributions.mean()), clustered_error(contributions, units), contributions)
+        stderr = clustered_error(contributions, units, terms.mass)
+        return Score(float(np.average(contributions, weights=terms.mass)), stderr, contributions)
     contributions = (q[0] + q[1]) * m - q[0] * q[1]
-    return Score(float(contributions.mean()), _stderr(contributions, q, m, units=units, folds=folds), contributions)
+    stderr = _stderr(contributions, q, m, units=units, folds=folds, mass=terms.mass)
+    return Score(float(np.average(contributions, weights=terms.mass)), stderr, contributions)
 
 
-def _stderr(contributions: Floats, q: Floats, m: Floats, *, units: Integers, folds: int) -> float:
+def _stderr(contributions: Floats, q: Floats, m: Floats, *, units: Integers, folds: int, mass: Floats | None) -> float:
     """The standard error of the mean of (q1 + q2) m - q1 q2, where f is right too.
 
     Then all is of second order, (q1 + q2)(m - E[m|κ]), and the rows' spread goes to zero with q1 + q2, which few
@@ -150,12 +152,14 @@ def _stderr(contributions: Floats, q: Floats, m: Floats, *, units: Integers, fol
     has less noise than the constant that each is free to choose.
     """
     left = m - q.mean(axis=0)
-    constant = np.sqrt(4 * folds / (folds - 1)) * clustered_error(left, units) ** 2
-    second_order = max(clustered_error((q[0] - q[1]) * left, units), constant)
+    constant = np.sqrt(4 * folds / (folds - 1)) * clustered_error(left, units, mass) ** 2
+    second_order = max(clustered_error((q[0] - q[1]) * left, units, mass), constant)
     # Each pair of rows meets twice, as fitted and as scored, and q1 q2 varies with the regressions: in all the second-
     # order part (q1 + q2 - 2 E[m|κ])(m - E[m|κ]) has this many times the variance that the rows of a fold show.
     excess = (folds + 1 / (folds - 1)) / (folds - 1) - 1
-    return float(np.hypot(max(clustered_error(contributions, units), second_order), np.sqrt(excess) * second_order))
+    return float(
+        np.hypot(max(clustered_error(contributions, units, mass), second_order), np.sqrt(excess) * second_order)
+    )
 
 
 def checked_terms(problem: Problem, sample: Sample | None) -> Terms:
@@ -167,7 +171,14 @@ def checked_terms(problem: Problem, sample: Sample | None) -> Terms:
         terms = terms_numpy(problem, {name: np.asarray(checks.array(name, column)) for name, column in sample.items()})
         checks.instance("the value of problem.terms(sample)", terms, Terms)
         terms.check()
-        for name in ("points", "weights", "offset", "context", "target"):
+        for name in (
+            "points",
+            "weights",
+            "offset",
+            "context",
+            "target",
+            *(("mass",) if terms.mass is not None else ()),
+        ):
             checks.array(f"Terms.{name}", getattr(terms, name))
     terms = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), terms)
     problem.loss.check_targets(terms.target)
@@ -239,7 +250,15 @@ def _payoff(loss: Loss, q: Floats, moment: Floats, *, target: Any) -> Floats:
         return np.asarray(u * jnp.asarray(moment) - loss.conjugate(u, y))
 
 
-def clustered_error(contributions: Floats, units: Integers) -> float:
-    """The standard error of the mean of contributions that depend on each other within a unit."""
-    sums = np.bincount(units, contributions - contributions.mean())
-    return float(np.sqrt(sums @ sums * len(sums) / (len(sums) - 1)) / len(contributions))
+def clustered_error(contributions: Floats, units: Integers, mass: Floats | None = None) -> float:
+    """The standard error of the mean of contributions that depend on each other within a unit, weighted by `mass`."""
+    away, worth = contributions - float(np.average(contributions, weights=mass)), float(len(contributions))
+    if mass is not None:
+        away, worth = mass * away, float(mass.sum())
+    sums = np.bincount(units, away)
+    return float(np.sqrt(sums @ sums * len(sums) / (len(sums) - 1)) / worth)
+
+
+def mean_of(values: Floats, mass: Floats | None) -> float:
+    """The mean over rows (n,), weighted by their mass where they have any."""
+    return float(np.average(values, weights=mass))

@@ -41,6 +41,7 @@ def cross_fit(
     uses: Booleans,
     rng: np.random.Generator,
     beside: Floats | None = None,
+    mass: Floats | None = None,
 ) -> Floats:
     """Estimates (J, n) of E[response | context], each from blocks of rows that its own row's fold has no part in.
 
@@ -48,7 +49,7 @@ def cross_fit(
     Each is a kernel ridge regression on Nyström features of a Gaussian kernel plus a constant and linear ones; its
     bandwidth and ridge minimise the generalised cross-validation error on its own blocks. `beside` (n, k) has functions
     of the context that may tell of the response, however rough they are: they enter linearly, next to unpenalised.
-    Where contexts recur (a finite state space), it is the mean response of each.
+    Where contexts recur (a finite state space), it is the mean response of each. Rows count as `mass` (n,) rows.
     """
     estimates = np.full((uses.shape[0], len(response)), response.mean())
     scale = response.std()
@@ -61,7 +62,8 @@ def cross_fit(
     best: dict[tuple[int, int], tuple[float, _Features, Floats]] = {}
     for features in candidates:
         # Neither the scale nor the shift touches the choice of a regression with a free constant; both save digits.
-        sums = _sums(features, inputs, (response - response.mean()) / scale, blocks=blocks, count=uses.shape[2])
+        told = (response - response.mean()) / scale
+        sums = _sums(features, inputs, told, blocks=blocks, count=uses.shape[2], mass=mass)
         for index in np.ndindex(uses.shape[:2]):
             error, coefficients = _ridge(features, np.tensordot(uses[index].astype(float), sums, axes=1), ridges)
             if index not in best or error < best[index][0]:
@@ -98,13 +100,17 @@ class _Features:
         return np.concatenate([values, inputs[:, self.linear], np.ones((len(inputs), 1))], axis=1)
 
 
-def _sums(features: _Features, inputs: Floats, response: Floats, *, blocks: Integers, count: int) -> Floats:
+def _sums(
+    features: _Features, inputs: Floats, response: Floats, *, blocks: Integers, count: int, mass: Floats | None
+) -> Floats:
     """Σ (φ, 1, y)(φ, 1, y)ᵀ over the rows of each block: (count, p, p)."""
     size = features.whitening.shape[0] + 2
     sums = np.zeros((count, size, size))
     for block in range(count):
         for tile in _tiles(np.flatnonzero(blocks == block)):
             joined = np.concatenate([features(inputs[tile]), response[tile, None]], axis=1)
+            if mass is not None:
+                joined *= np.sqrt(mass[tile])[:, None]
             sums[block] += joined.T @ joined
     return sums
 

@@ -19,6 +19,7 @@ from dualembed.problems.base import Problem, read_terms
 from dualembed.selection.evidence import (
     Instruments,
     Maximum,
+    Widening,
     bandwidths,
     evidence,
     kernel_on,
@@ -36,7 +37,7 @@ from dualembed.tuning import SEARCH
 FEWEST = 5  # rows
 ROUNDS = 4  # of hyper-parameters and noise in turn
 NEGLIGIBLE = 0.01  # weight below which a family is left out
-LANDMARK_BLOCK = 30  # landmarks of the evidence are padded to a multiple of it
+LANDMARK_BLOCK = 60  # landmarks of the evidence are padded to a multiple of it
 
 FAMILIES: dict[str, type[kernels.Matern52] | type[kernels.Gaussian]] = {
     "Matern52": kernels.Matern52,  # the rougher first
@@ -61,7 +62,8 @@ LEVELS = (Level(120, 300, 1e-4, 1.0), Level(300, 500, 1e-6, 0.7), Level(500, 800
 class MomentSample:
     """What n samples say: points (n, K, d), weights (n, K), target y - offset (n,), context (n, c), in float64.
 
-    `columns` are those of the context without a copy of the target, on which a square loss does not depend.
+    `columns` are those of the context without a copy of the target, on which a square loss does not depend. Rows count
+    as `mass` (n,) rows, where they do not count alike.
     """
 
     points: Floats
@@ -70,11 +72,16 @@ class MomentSample:
     context: Floats
     known: Booleans
     columns: tuple[int, ...]
+    mass: Floats | None = None
 
     def some(self, rows: Integers) -> MomentSample:
         """Those rows."""
         parts = (self.points[rows], self.weights[rows], self.target[rows], self.context[rows])
-        return MomentSample(*parts, self.known, self.columns)
+        return MomentSample(*parts, self.known, self.columns, None if self.mass is None else self.mass[rows])
+
+    def mean(self, values: Floats) -> float:
+        """The mean over rows of one number each."""
+        return float(np.average(values, weights=self.mass))
 
     @property
     def places(self) -> Floats:
@@ -112,15 +119,15 @@ class MomentSample:
     @property
     def amplitude(self) -> float:
         """The variance that f must have to explain the targets."""
-        square = float(np.mean(self.target**2)) or 1.0
-        return (float(np.var(self.target)) or square) / (float(np.mean(np.sum(self.weights**2, axis=1))) or 1.0)
+        square, mean = self.mean(self.target**2) or 1.0, self.mean(self.target)
+        return (self.mean((self.target - mean) ** 2) or square) / (self.mean(np.sum(self.weights**2, axis=1)) or 1.0)
 
     @property
     def level(self) -> float:
         """The square of the constant that would explain their mean."""
-        weight = float(np.mean(np.sum(self.weights**2, axis=1))) or 1.0
-        total = float(np.mean(np.sum(self.weights, axis=1)))
-        return (float(np.mean(self.target**2)) or 1.0) / max(total**2, 1e-4 * weight)
+        weight = self.mean(np.sum(self.weights**2, axis=1)) or 1.0
+        total = self.mean(np.sum(self.weights, axis=1))
+        return (self.mean(self.target**2) or 1.0) / max(total**2, 1e-4 * weight)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +161,7 @@ def read_moments(problem: Problem) -> MomentSample:
         checks.array(f"Terms.{name}", values)
     distinct = [j for j, column in enumerate(terms.context.T) if not np.array_equal(column, terms.target)]
     known = np.asarray(terms.known or (False,) * terms.weights.shape[1], dtype=bool)
-    return MomentSample(**read, known=known, columns=tuple(distinct) or (0,))
+    return MomentSample(**read, known=known, columns=tuple(distinct) or (0,), mass=terms.mass)
 
 
 def choose(samples: MomentSample, rng: np.random.Generator) -> tuple[Model, list[Choice]]:
@@ -194,7 +201,8 @@ def _refine_landmarks(
         steps.append(Choice("landmarks of f", f"{len(features.landmarks)}", numbers))
     most = min(max(size, level.dual), len(samples.target) // 2)
     centres = landmarks_among(samples.context, most, rng)
-    instruments = orthonormal(model.instruments.kernel, samples.context, centres, tolerance=level.tolerance)
+    kernel, mass = model.instruments.kernel, samples.mass
+    instruments = orthonormal(kernel, samples.context, centres, tolerance=level.tolerance, mass=mass)
     return dataclasses.replace(model, features=features, instruments=of_unit_norm(instruments))
 
 
@@ -212,18 +220,19 @@ def _choose_at(search: MomentSample, level: Level, before: Model | None, *, rng:
     landmarks = landmarks_among(search.places, level.primal, rng)
     centres = landmarks_among(search.context, min(level.dual, len(inputs) // 2), rng)
     order = rng.permutation(len(inputs))  # the first rows are the landmarks of the regression
+    mass = None if search.mass is None else search.mass[order]
 
     def instruments(widths: Floats) -> Instruments:
         kernel = kernel_on(search.columns, widths, search.context.shape[1])
-        return orthonormal(kernel, search.context, centres, tolerance=level.tolerance)
+        return orthonormal(kernel, search.context, centres, tolerance=level.tolerance, mass=search.mass)
 
     if before is not None:
         widths = before.widths * level.narrowing
         return _maximise_evidence(search, instruments(widths), landmarks, widths=widths, before=before)
-    widths = bandwidths(inputs[order], search.target[order, None], widest=widest)
+    widths = bandwidths(inputs[order], search.target[order, None], widest=widest, mass=mass)
     first = _maximise_evidence(search, instruments(widths), landmarks, widths=widths, before=None)
     responses = _responses(search, first)
-    narrower = bandwidths(inputs[order], responses[order], widest=widths)
+    narrower = bandwidths(inputs[order], responses[order], widest=widths, mass=mass)
     if np.all(narrower > 0.9 * widths):
         return first
     return _maximise_evidence(search, instruments(narrower), landmarks, widths=narrower, before=first)
@@ -234,14 +243,18 @@ def _maximise_evidence(
 ) -> Model:
     """The most evident kernel for f, its noise and hyper-parameters found in turn."""
     q = instruments(search.context)
-    size = float(np.mean(search.target**2)) or 1.0
+    size = search.mean(search.target**2) or 1.0
     variance = size if before is None else before.variance
     maxima = {} if before is None else before.candidates
+    wider = Widening.of(len(search.target), search.points.shape[2])
     with jax.enable_x64(True):
-        places = jnp.asarray(padded(landmarks, -len(landmarks) % LANDMARK_BLOCK))  # as for moments, and rows
+        places = jnp.asarray(
+            padded(wider.points(landmarks), -len(landmarks) % LANDMARK_BLOCK)
+        )  # as for moments, and rows
     for _ in range(ROUNDS):
         noise = variance * np.eye(q.shape[1])
-        seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise)
+        points = wider.points(search.points)
+        seen = moments(points, search.weights, search.target, instruments=q, noise=noise, mass=search.mass)
         maxima = {name: _maximum(name, search, (seen, places), maxima.get(name)) for name in FAMILIES}
         shares, kernel = _average_kernels(maxima)
         features = whitened(kernel, landmarks)
@@ -274,7 +287,11 @@ def _maximum(family: str, search: MomentSample, data: Any, last: Maximum | None)
     """The most evident kernel of one family, from where it was, or from two starts where it was nowhere."""
     centre, spread, narrow = _prior(family, search)
     starts = [centre, narrow] if last is None else [last.parameters]
-    return max((maximise(evidence, centre, spread, data, start=start) for start in starts), key=lambda one: one.value)
+    wider = Widening.of(len(search.target), search.points.shape[2])
+    prior = wider.parameters(centre, 1.0), wider.parameters(spread, 0.0)
+    found = [maximise(evidence, *prior, data, start=wider.parameters(start, 1.0)) for start in starts]
+    best = max(found, key=lambda one: one.value)
+    return best._replace(parameters=wider.narrowed(best.parameters))
 
 
 def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
@@ -304,10 +321,10 @@ def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
 def _posterior_mean(search: MomentSample, features: LandmarkMap, q: Floats, *, variance: float) -> tuple[Floats, float]:
     """(weights of f, mean squared residual) on the rows of the search."""
     g = moment_features(features, search.points, search.weights)
-    rows = len(g)
+    rows, q = (len(g), q) if search.mass is None else (float(search.mass.sum()), q * search.mass[:, None])
     a, b = q.T @ g / rows, q.T @ search.target / rows
     theta = np.linalg.solve(a.T @ a + variance / rows * np.eye(g.shape[1]), a.T @ b)
-    return np.asarray(theta, dtype=np.float64), float(np.mean((search.target - g @ theta) ** 2))
+    return np.asarray(theta, dtype=np.float64), search.mean((search.target - g @ theta) ** 2)
 
 
 def _responses(search: MomentSample, model: Model) -> Floats:
@@ -325,10 +342,11 @@ def _lack_of_fit(model: Model, search: MomentSample, richer: Level, *, rng: np.r
     kernel = kernel_on(search.columns, model.widths * richer.narrowing, search.context.shape[1])
     centres = landmarks_among(search.context, min(richer.dual, len(search.target) // 2), rng)
     used = model.instruments(search.context)
-    q = orthonormal(kernel, search.context, centres, tolerance=1e-4)(search.context)
-    q = q - used @ (used.T @ q / len(q))
+    q = orthonormal(kernel, search.context, centres, tolerance=1e-4, mass=search.mass)(search.context)
+    mass = np.ones(len(q)) if search.mass is None else search.mass
+    q = q - used @ (used.T @ (mass[:, None] * q) / mass.sum())
     residual = search.target - moment_features(model.features, search.points, search.weights) @ model.weights
-    scores = q * residual[:, None]
+    scores = q * (mass * residual)[:, None]
     sums, squares = scores.sum(axis=0), scores.T @ scores
     surplus = float(sums @ sums - np.trace(squares))
     own = np.sum(np.sum(scores**2, axis=1) ** 2)

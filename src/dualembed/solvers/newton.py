@@ -15,7 +15,7 @@ from dualembed.arrays import Floats
 from dualembed.linear.system import pseudo_inverse
 from dualembed.links import Link
 from dualembed.losses import LinearConjugate, Loss
-from dualembed.problems.base import iter_terms
+from dualembed.problems.base import finite_data, iter_terms
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver, Trace
 from dualembed.solvers.closed_form import check_penalties, feature_maps, penalty_value
@@ -66,7 +66,7 @@ class Newton(Solver):
         function = LinearFunction(primal, theta)
         witness = saddle.dual_function(LinearFunction(dual, eta))
         taken = np.arange(len(residuals))
-        trace = Trace(taken, taken * equations.rows, residuals, residuals)
+        trace = Trace(taken, taken * equations.samples, residuals, residuals)
         pair = Pair(function, witness)
         return Result(function, witness, trace, True, pair, len(residuals) - 1, self._stop_message(residuals))
 
@@ -125,7 +125,7 @@ class Curvature(NamedTuple):
     dual: Floats  # λ2 - mean ∂slope/∂v φ φᵀ, (r, r)
     concave: Floats  # the same of the rows with ∂slope/∂v <= 0 alone, where the payoff is concave
 
-    def add(self, row: Rows, g: Floats, phi: Floats, *, rows: int) -> None:
+    def add(self, row: Rows, g: Floats, phi: Floats, *, rows: float) -> None:
         """Count in a tile, in place; `rows` are those of the whole data."""
         ascent = (row.slope_in_moment[:, None] * phi).T @ g / rows
         # The two are one for every link whose slope is that of its payoff u · moment - loss*(u).
@@ -144,8 +144,10 @@ class Equations:
     def __init__(self, saddle: Saddle, primal: FeatureMap, dual: FeatureMap) -> None:
         self.saddle, self.primal, self.dual = saddle, to_numpy(primal), to_numpy(dual)
         self.penalties = penalty_value(saddle.primal_penalty), penalty_value(saddle.dual_penalty)
-        self.rows = sum(len(terms.target) for terms in iter_terms(saddle.problem))
-        self._kept = list(self._made()) if self.rows * (primal.size + dual.size) <= CACHE else None
+        self.samples = finite_data(saddle.problem).rows
+        masses = [terms.mass.sum() for terms in iter_terms(saddle.problem) if terms.mass is not None]
+        self.rows = float(sum(masses)) if masses else self.samples
+        self._kept = list(self._made()) if self.samples * (primal.size + dual.size) <= CACHE else None
 
     def slopes(self, theta: Floats, eta: Floats) -> Slopes:
         """P and D at (θ, η)."""
@@ -163,8 +165,9 @@ class Equations:
         primal, dual = self.penalties[0] * theta, self.penalties[1] * eta
         squares = np.zeros(5)
         with np.errstate(over="ignore", invalid="ignore"):  # steps too long leave the finite numbers, and are refused
-            for g, phi, offset, target in self._tiles():
+            for g, phi, offset, target, mass in self._tiles():
                 row = self._rows(phi @ eta, g @ theta + offset, target, offset=offset)
+                row = row if mass is None else Rows(*(mass * each for each in row))
                 primal = primal + g.T @ row.u / self.rows
                 dual = dual - phi.T @ row.slope / self.rows
                 sizes = (g, row.at_zero, phi, row.driven, row.driven - row.slope)
@@ -179,15 +182,15 @@ class Equations:
             rows = _derivatives(self.saddle.active_link, self.saddle.loss, v, moment, target, offset)
             return jax.tree.map(np.asarray, rows)
 
-    def _tiles(self) -> Iterator[tuple[Floats, ...]]:
+    def _tiles(self) -> Iterator[tuple[Any, ...]]:
         return iter(self._kept) if self._kept is not None else self._made()
 
-    def _made(self) -> Iterator[tuple[Floats, ...]]:
-        """(g, φ, offset, target) of each tile of rows."""
+    def _made(self) -> Iterator[tuple[Any, ...]]:
+        """(g, φ, offset, target, mass) of each tile of rows."""
         for terms in iter_terms(self.saddle.problem):
             g = moment_features(self.primal, terms.points, terms.weights)
             phi = evaluate_features(self.dual, terms.context)
-            yield g, phi, terms.offset, terms.target
+            yield g, phi, terms.offset, terms.target, terms.mass
 
 
 class Rows(NamedTuple):
