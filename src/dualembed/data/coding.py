@@ -24,7 +24,8 @@ SAME = 1e-6  # difference of two numbers, in their unit, below which it is round
 class ColumnCoding:
     """How one column is coded: a number by mean and scale, a category by its levels; not at all where it is left out.
 
-    `copy_of` is the number of an earlier column that this one equals; `constant` the one value of a column.
+    `copy_of` is the number of an earlier column that this one equals; `constant` the one value of a column. An `unused`
+    one was chosen to be left out, among many.
     """
 
     name: str
@@ -33,11 +34,12 @@ class ColumnCoding:
     levels: tuple[Any, ...] = ()
     constant: Any = None
     copy_of: int | None = None
+    unused: bool = False
 
     @property
     def width(self) -> int:
         """The coordinates that it takes."""
-        if self.constant is not None or self.copy_of is not None:
+        if self.constant is not None or self.copy_of is not None or self.unused:
             return 0
         return 1 if not self.levels else 1 if len(self.levels) == 2 else len(self.levels)
 
@@ -130,6 +132,16 @@ class Coding:
         """The coordinate at which each column's begin."""
         return np.cumsum([0, *(column.width for column in self.columns)])[:-1].tolist()
 
+    def using(self, coordinates: np.ndarray) -> Coding:
+        """The same without columns of numbers whose coordinate the mask (dimension,) leaves out."""
+        columns = tuple(
+            dataclasses.replace(column, unused=column.unused or bool(column.width and not coordinates[start]))
+            if not column.levels
+            else column
+            for column, start in zip(self.columns, self.starts, strict=True)
+        )
+        return dataclasses.replace(self, columns=columns)
+
     def levels_at(self, points: np.ndarray) -> dict[str, set[Any]]:
         """The levels that each category has at coded points (n, dimension)."""
         found = {}
@@ -162,8 +174,8 @@ class Coding:
         total = np.zeros(len(values[0]))
         for column, own in zip(self.columns, values, strict=True):
             source = column if column.copy_of is None else self.columns[column.copy_of]
-            if column.width or (source.levels and column.copy_of is None):
-                continue  # it is not left out, or other levels are refused
+            if column.width or source.unused or (source.levels and column.copy_of is None):
+                continue  # it is not left out, or nothing depends on it, or other levels are refused
             if source.levels:
                 total += own != values[column.copy_of]  # type: ignore[index]
                 continue
@@ -200,6 +212,8 @@ class Coding:
                 found.append(found[column.copy_of])
             elif column.constant is not None:
                 found.append(np.full(len(points), column.constant))
+            elif column.unused:
+                found.append(np.full(len(points), column.mean))
             else:
                 found.append(column.decode(points[:, start : start + column.width]))
         if any(values.dtype.kind not in "fiub" for values in found):

@@ -375,6 +375,11 @@ def _check_moved(coding: Coding, place: Place) -> None:
         raise checks.InputError(
             f"column {own.name} was {own.constant} in every row of the fit, so that nothing is known of its effect"
         )
+    if own.unused:
+        raise checks.InputError(
+            f"column {own.name} was left out of the fit, since beside the others it says nothing of y and X; name it "
+            "in linear= to keep it"
+        )
     if own.copy_of is not None:
         twin = coding.columns[own.copy_of].name
         raise checks.InputError(

@@ -61,6 +61,7 @@ from dualembed.linear.serial import path_blocks, time_numbers
 from dualembed.problems import InstrumentalVariables
 from dualembed.selection import Selection, auto
 from dualembed.selection.forms import Form
+from dualembed.selection.sparse import is_wide, select_columns
 from dualembed.solvers.base import Choice, Result, SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
@@ -526,9 +527,11 @@ class IVRegressor(RegressorMixin, Econometrics):
         self.library_ = library_of(table.X, table.y, table.instruments, table.controls)
         self.outcome_ = outcome_name(table)
         columns = {role: column for role, column in table.columns.items() if role != "absorb"}
-        problem, groups = self._weighted_problem(
-            dataclasses.replace(table, columns=columns), weighed.mass(self.weighting_)
-        )
+        plain, mass = dataclasses.replace(table, columns=columns), weighed.mass(self.weighting_)
+        problem, groups = self._weighted_problem(plain, mass)
+        selecting = self._select_columns(problem) if table.absorb is None else None
+        if selecting is not None:
+            problem, groups = self._weighted_problem(plain, mass)
         if groups is not None and count_clusters(groups) < 2:
             raise checks.InputError(
                 "all rows are of one cluster by groups, which leaves nothing to compare it with; give labels of two "
@@ -545,6 +548,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         problem, labels = _mixed(problem, groups, levels)
         self._solve_problem(problem, groups=labels)
         self._add_warnings([*weighed.warnings, *copied, *refusal, *self._identification_warnings()])
+        if selecting is not None:
+            self.selection_ = Selection((selecting, *self.selection_.steps))
         if is_path(table):
             self.selection_ = Selection((*self.selection_.steps, _path_choice(labels)))
         if levels is not None:
@@ -574,6 +579,30 @@ class IVRegressor(RegressorMixin, Econometrics):
         if self.sample_ is not None:
             self._sample(problem)
         self._read_slopes()
+
+    def _select_columns(self, problem: Any) -> Choice | None:
+        """Leave out controls and instruments that say nothing, where columns are many for the rows; in words."""
+        x, y, z = (problem.source.table[name] for name in ("x", "y", "z"))
+        width = self.coding_.dimension
+        count = 0 if self.instruments_ is None else self.instruments_.dimension
+        columns = count + x.shape[1] - width
+        if (self.primal, self.dual) != ("auto", "auto") or columns == 0 or not is_wide(columns, len(y)):
+            return None
+        told = [place - width for each in self._linear_columns() for place in each.coordinates if place >= width]
+        controls, instruments = select_columns(y, x[:, :width], x[:, width:], z[:, :count])
+        controls[told] = True
+        masks = {"controls": controls, "instruments": instruments}
+        codings = {
+            role: coding.using(masks[role]) if role in masks else coding
+            for role, coding in self.schema_.codings.items()
+        }
+        self.schema_ = dataclasses.replace(self.schema_, codings=codings)
+        kept = {role: [own.name for own in codings[role].columns if own.width] for role in masks if role in codings}
+        words = (
+            f"{len(names)} of {len(codings[role].columns)} {role} ({checks.some(names) if names else 'none'})"
+            for role, names in kept.items()
+        )
+        return Choice("columns that matter", f"{' and '.join(words)}, by lassos, since columns are many for the rows")
 
     def _solve(self, seed: int, problem: Any, **known: Any) -> Result:
         """With f linear in the columns that were named; a straight line, where these are all."""

@@ -163,6 +163,8 @@ def _range(column: ColumnCoding, seen: np.ndarray) -> list[Any]:
         return [across("a copy of an earlier column, left out", 3)]
     if column.constant is not None:
         return [across(f"always {column.constant}, left out", 3)]
+    if column.unused:
+        return [across("says nothing beside the others, left out", 3)]
     if column.levels:
         return [across(_levels(column), 3)]
     return [float(seen.min()), float(np.median(seen)), float(seen.max())]
