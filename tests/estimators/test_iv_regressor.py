@@ -234,12 +234,13 @@ def test_a_row_of_numbers_that_could_be_either_is_refused(call: Any, words: str)
     assert "\n" not in str(refusal.value)
 
 
-def test_weights_of_samples_are_for_r_squared_and_refused_with_instruments() -> None:
+def test_scores_are_of_the_rows_that_have_weight() -> None:
     weights = np.where(np.arange(ROWS) < 100, 1.0, 0.0)
     plain = de.IVRegressor(**small()).fit(X, Y)
     assert plain.score(X, Y, sample_weight=weights) == pytest.approx(plain.score(X[:100], Y[:100]))
-    with pytest.raises(de.InputError, match="sample_weight has no use with instruments"):
-        fitted("iv").score(X, Y, instruments=INSTRUMENT, sample_weight=weights)
+    model = fitted("iv")
+    weighted = model.score(X, Y, instruments=INSTRUMENT, sample_weight=weights)
+    assert weighted == pytest.approx(model.score(X[:100], Y[:100], instruments=INSTRUMENT[:100]))
 
 
 LINE = {"primal": "linear", "dual": "linear"}
