@@ -6,6 +6,7 @@ Other smooth losses take the kernels of the square loss, and their penalty from 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
+from dualembed.kernels import Columns, Kernel
 from dualembed.linear.averaging import deviations
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments, number_groups
@@ -32,7 +34,7 @@ from dualembed.selection.penalties import (
     choose_products,
     prediction_penalty,
 )
-from dualembed.selection.search import FAMILIES, LEVELS, Model, choose, landmarks_among, read_moments
+from dualembed.selection.search import FAMILIES, LEVELS, Model, MomentSample, choose, landmarks_among, read_moments
 from dualembed.solvers.base import Choice, Record
 from dualembed.solvers.closed_form import ClosedForm
 from dualembed.solvers.newton import Newton, check_smooth
@@ -70,7 +72,7 @@ def choose_by_evidence(
             trend,
             smooth,
             sums,
-            kernels,
+            [each for each in kernels if not partially_linear or _leaves_out(each[1], treated)],
             scale=sample.amplitude,
             level=4 * sample.level + 100 * sample.amplitude,
             variance=model.variance,
@@ -90,9 +92,7 @@ def choose_by_evidence(
     instruments: FeatureMap = model.instruments
     found, partially_linear = weigh(instruments), False
     if treated and found.noise_share > SEARCH.little_noise:
-        controls = sample.controls  # which takes its time to find
-        others = [place for place in range(sample.context.shape[1]) if place not in controls]
-        fewer = PolynomialMap.orthonormal(sample.context, straight=others)
+        fewer = _few_moments(sample, trend, treated)
         partial = weigh(fewer, partially_linear=True)
         # Where lines in instruments are nearly all noise, what moves x is no line.
         partially_linear = SEARCH.little_noise < partial.noise_share < max(found.noise_share, SEARCH.most_noise)
@@ -107,6 +107,30 @@ def choose_by_evidence(
     spaces = Basis(found.weighed.features), Basis(fit.dual)
     saddle = Saddle(problem, *spaces, primal_penalty=fit.penalty, dual_penalty=fit.dual_penalty)
     return Record(tuple(steps), saddle, ClosedForm(fit.sums.groups, groups, fit.noise, found.weighed.prior))
+
+
+def _few_moments(sample: MomentSample, trend: PolynomialMap, treated: Sequence[int]) -> PolynomialMap:
+    """Lines in the instruments, and of the controls all monomials of the trend, so that each has a moment."""
+    places = sample.controls  # which takes its time to find
+    width = sample.context.shape[1]
+    lines = [place for place in range(width) if place not in places]
+    exponents = [
+        tuple(each[places[place]] if place in places else 0 for place in range(width))
+        for each in trend.exponents
+        if not any(each[column] for column in treated)
+    ]
+    exponents += [tuple(int(place == own) for place in range(width)) for own in lines]
+    return PolynomialMap.orthonormal(sample.context, straight=lines, exponents=exponents)
+
+
+def _leaves_out(kernel: Kernel, columns: Sequence[int]) -> bool:
+    """Whether functions of the kernel do not depend on any of the columns."""
+    while isinstance(kernel, Columns):
+        if not set(kernel.columns) & set(columns):
+            return True
+        columns = [place for place, column in enumerate(kernel.columns) if column in columns]
+        kernel = kernel.kernel
+    return False
 
 
 class Fitting(NamedTuple):

@@ -128,10 +128,10 @@ def weigh_hypotheses(
 ) -> Weighed:
     """Weigh all hypotheses by sums of the trend's and the landmarks' features side by side.
 
-    `scale` is the variance that f must have to explain the targets, `level` that of its constant, and
-    `variance` a first guess of the noise's. Moments have the covariance `noise` (r, r) times the noise's variance over
-    the rows, that of the instruments where it is None. Slopes of the columns `asked` about, such as
-    treatments, are never small. A `partially_linear` f is a line in these, and any polynomial of the others, next to
+    Without kernels f has no smooth part. `scale` is the variance that f must have to explain the targets, `level` that
+    of its constant, and `variance` a first guess of the noise's. Moments have the covariance `noise` (r, r) times the
+    noise's variance over the rows, that of the instruments where it is None. Slopes of the columns `asked` about, such
+    as treatments, are never small. A `partially_linear` f is a line in these, and any polynomial of the others, next to
     unpenalised: then moments of the others tell nothing of the slopes.
     """
     cross, target = sums.means()
@@ -150,20 +150,22 @@ def weigh_hypotheses(
     reference = _trend_residual(sums, known, observed, trends[-1], start=scale)
     parts = [_decompose(known, unknown, observed, smooth.landmarks, *each) for each in kernels]
     amplitudes = reference * np.asarray(HYPOTHESES.amplitudes if trend.dimension == 1 else HYPOTHESES.wide_amplitudes)
-    nothing = Smooth(-1, kernels[0][1], 0.0, np.zeros(len(observed)), known, observed)
+    nothing = Smooth(-1, smooth.kernel, 0.0, np.zeros(len(observed)), known, observed)
 
     for _ in range(ROUNDS):
         per_moment = max(variance, least) / sums.rows
-        evidence = np.stack([_evidence(part, amplitudes, trends, per_moment) for part in parts])
+        evidence = np.zeros((len(parts), len(amplitudes), len(trends)))
+        for number, part in enumerate(parts):
+            evidence[number] = _evidence(part, amplitudes, trends, per_moment)
         plain = _evidence(nothing, np.zeros(1), trends, per_moment)[0]
         shares = _posterior(evidence, plain, parts, amplitudes / reference, trend, HYPOTHESES.mean)
-        prior = _prior(shares, shares, parts, amplitudes, trends, smooth.landmarks)
+        prior = _prior(shares, shares, parts, amplitudes, trends, smooth)
         theta = _mean(prior, known, unknown, observed, smooth, per_moment)
         before, variance = variance, max(sums.residual_variance(theta), least)
         if abs(variance - before) < SETTLED * before:
             break
     rough = _posterior(evidence, plain, parts, amplitudes / reference, trend, HYPOTHESES.error)
-    prior = _prior(shares, rough, parts, amplitudes, trends, smooth.landmarks)
+    prior = _prior(shares, rough, parts, amplitudes, trends, smooth)
     transform, reduction = _mean_coordinates(prior, smooth)
     features = TransformedMap(Stack((trend, smooth)), transform)
     return Weighed(
@@ -257,23 +259,21 @@ def _posterior(
     hyper: HyperPrior,
 ) -> tuple[Floats, Floats]:
     """Probabilities (S, A, C) of smooth parts at amplitudes beside trends, and (C,) of no smooth part."""
-    families = np.array([hyper.families[part.family] for part in parts])
-    sizes = np.array([part.size for part in parts])
-    one = trend.dimension == 1
-    typical = np.log(hyper.width) if one else 0.0
-    kernels = np.log(families) - 0.5 * ((sizes - typical) / hyper.width_spread) ** 2 * one
-    levels = -0.5 * (np.log(amplitudes / hyper.amplitude) / hyper.amplitude_spread) ** 2
-    beside = _log_trends(trend, hyper.trends_beside, len(plain))
-    smooth = (
-        evidence
-        + np.log(1 - hyper.no_smooth_part)
-        + (_normalised(kernels)[:, None] + _normalised(levels))[:, :, None]
-        + beside
-    )
     alone = plain + np.log(hyper.no_smooth_part) + _log_trends(trend, hyper.trends, len(plain))
-    top = max(smooth.max(), alone.max())
+    smooth = evidence
+    if parts:
+        families = np.array([hyper.families[part.family] for part in parts])
+        sizes = np.array([part.size for part in parts])
+        one = trend.dimension == 1
+        typical = np.log(hyper.width) if one else 0.0
+        kernels = np.log(families) - 0.5 * ((sizes - typical) / hyper.width_spread) ** 2 * one
+        levels = -0.5 * (np.log(amplitudes / hyper.amplitude) / hyper.amplitude_spread) ** 2
+        prior = (_normalised(kernels)[:, None] + _normalised(levels))[:, :, None]
+        prior = prior + np.log(1 - hyper.no_smooth_part) + _log_trends(trend, hyper.trends_beside, len(plain))
+        smooth = evidence + prior
+    top = max(smooth.max(initial=-np.inf), alone.max())
     smooth, alone = np.exp(smooth - top), np.exp(alone - top)
-    floor = HYPOTHESES.negligible * max(smooth.max(), alone.max())
+    floor = HYPOTHESES.negligible * max(smooth.max(initial=0.0), alone.max())
     smooth, alone = np.where(smooth < floor, 0.0, smooth), np.where(alone < floor, 0.0, alone)
     total = smooth.sum() + alone.sum()
     return smooth / total, alone / total
@@ -305,7 +305,7 @@ def _prior(
     parts: Sequence[Smooth],
     amplitudes: Floats,
     trends: Floats,
-    landmarks: Floats,
+    smooth: LandmarkMap,
 ) -> MixturePrior:
     """The hypotheses that are probable for either."""
     shares, errors, variances, sizes, kernels = [], [], [], [], []
@@ -318,17 +318,17 @@ def _prior(
     for (number,) in zip(*np.nonzero(mean[1] + error[1]), strict=True):
         shares.append(mean[1][number])
         errors.append(error[1][number])
-        kernels.append(parts[0].kernel)
+        kernels.append(smooth.kernel)
         sizes.append(0.0)
         variances.append(trends[number])
-    width = len(variances[0]) + len(landmarks)
+    width = len(variances[0]) + len(smooth.landmarks)
     return MixturePrior(
         np.array(shares),
         np.array(errors),
         np.stack(variances),
         np.array(sizes),
         tuple(kernels),
-        landmarks,
+        smooth.landmarks,
         np.eye(width),
     )
 

@@ -107,14 +107,15 @@ class MomentSample:
         return tuple(range(self.points.shape[2])) if only_instruments and self.points.shape[1] == 1 else ()
 
     @property
-    def controls(self) -> tuple[int, ...]:
-        """Places among `columns` of those that f depends on too."""
+    def controls(self) -> dict[int, int]:
+        """Columns of the context that f depends on too, with the column of the points that each is equal to."""
         points = self.points[:, 0].T
-        return tuple(
-            place
-            for place, column in enumerate(self.columns)
-            if any(np.array_equal(self.context[:, column], other) for other in points)
-        )
+        found = {}
+        for column in self.columns:
+            equal = (number for number, each in enumerate(points) if np.array_equal(self.context[:, column], each))
+            if (number := next(equal, None)) is not None:
+                found[column] = number
+        return found
 
     @property
     def amplitude(self) -> float:

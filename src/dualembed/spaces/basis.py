@@ -142,18 +142,19 @@ class PolynomialMap(FeatureMap):
         straight: Sequence[int] = (),
         most: int = 35,
         most_powers: int = 100,
+        exponents: Sequence[tuple[int, ...]] | None = None,
     ) -> PolynomialMap:
         """All monomials up to degree 3, or 2, if they are at most `most`.
 
         Of more columns there are their own powers only, if these are at most `most_powers`, else their first. What the
         data cannot tell from those before it, such as the square of a column of 0 and 1, is left out. Of one degree,
         those of the columns `last` come last: what the others leave of them. Of columns that are `straight` there is
-        the first power alone, which comes after all powers of the others.
+        the first power alone, which comes after all powers of the others. Those of given `exponents` are taken instead.
         """
         centre, scale = points.mean(axis=0), points.std(axis=0)
         scale = np.where(scale > 1e-12 * np.maximum(np.abs(points).max(axis=0), 1e-300), scale, 1.0)
-        exponents = _exponents(points.shape[1], most, most_powers)
-        exponents = [each for each in exponents if sum(each) == 1 or not any(each[column] for column in straight)]
+        found = _exponents(points.shape[1], most, most_powers) if exponents is None else exponents
+        exponents = [each for each in found if sum(each) == 1 or not any(each[column] for column in straight)]
         exponents.sort(
             key=lambda each: (
                 any(each[column] for column in straight),
