@@ -323,9 +323,9 @@ def test_with_weak_instruments_and_controls_the_default_is_no_worse_than_two_sta
     errors = []
     for seed in range(2):
         rng = np.random.default_rng(seed)
-        controls, (z, u, e) = rng.normal(size=(1500, 6)), rng.normal(size=(3, 1500))
-        x = 0.12 * z + controls @ [0.5, -0.5, 0.3, 0, 0, 0] + u  # an F of about 20
-        y = 1.0 * x + controls @ [1, 0, 0, -1, 0.5, 0] + 1.5 * u + e
+        controls, (z, u, e) = rng.normal(size=(800, 3)), rng.normal(size=(3, 800))
+        x = 0.16 * z + controls @ [0.5, -0.5, 0] + u  # an F of about 20
+        y = 1.0 * x + controls @ [1, 0, -1] + 1.5 * u + e
         model = de.IVRegressor().fit(x[:, None], y, instruments=z, controls=controls)
         answer = model.ask(model.mean_derivative(0))
         errors.append([answer.value - 1, model.linear_.params["x0"] - 1, abs(answer.value - 1) / answer.stderr])

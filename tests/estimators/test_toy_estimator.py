@@ -125,7 +125,7 @@ def test_it_can_be_saved_drawn_and_reported(model: DecayRegressor, data: dict[st
     de.report.write_report(model, tmp_path / "report.html", data=data)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "What does a decaying process cost" in page
-    assert "the cost h(s) from state s on" in model._repr_html_()
+    assert "The cost h(s) against state" in model._repr_html_()
     headline = model.summary().headline
     assert headline.question.startswith("the cost h(s) at a typical row (state = ")
     assert headline.text().partition(" (")[0] in page

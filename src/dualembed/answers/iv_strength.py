@@ -127,7 +127,13 @@ def effective_f(design: IVDesign, covariance: Covariance | None = None) -> IVTes
     stage = Stage.of(factored)
     spread = errors.spread(factored, stage.basis, noise=stage.noise[:, 0], columns=factored.exogenous)
     trace, slack = float(np.trace(spread)), 1 / BIAS
-    statistic = float(stage.moved[:, 0] @ stage.moved[:, 0]) / trace
+    moved = float(stage.moved[:, 0] @ stage.moved[:, 0])
+    if trace <= np.finfo(float).eps * moved:
+        raise checks.InputError(
+            f"{factored.endogenous_names[0]} follows from the instruments without any noise, so that it has no "
+            "effective F; instruments could not be stronger"
+        )
+    statistic = moved / trace
     largest = float(np.linalg.eigvalsh(spread)[-1])
     freedom = trace**2 * (1 + 2 * slack) / (float(np.sum(spread**2)) + 2 * slack * trace * largest)
     critical = float(ncx2.ppf(1 - SIZE, freedom, slack * freedom)) / freedom

@@ -477,6 +477,7 @@ class IVRegressor(RegressorMixin, Econometrics):
         sample_weight: Any = None,
         groups: Any = None,
         absorb: Any = None,
+        time: Any = None,
     ) -> float:
         """The R² of plain regression; with instruments minus the `error`, since R² would reward confounding.
 
@@ -496,6 +497,8 @@ class IVRegressor(RegressorMixin, Econometrics):
             Labels of rows that depend on each other; folds of the error keep them together.
         absorb : array-like of shape (n,) or (n, 2), optional
             Levels whose effects are absorbed, as in the fit: rows are then compared within them alone.
+        time : array-like of shape (n,), optional
+            When each row was, where rows are one path; folds of the error are then stretches of it.
 
         Returns
         -------
@@ -504,8 +507,8 @@ class IVRegressor(RegressorMixin, Econometrics):
         """
         check_is_fitted(self, "function_")
         if self.instruments_ is not None:
-            columns = {"controls": controls, "groups": groups, "sample_weight": sample_weight, "absorb": absorb}
-            return -self.error(X, y, instruments=instruments, **columns).value
+            columns = {"instruments": instruments, "controls": controls, "groups": groups, "time": time}
+            return -self.error(X, y, sample_weight=sample_weight, absorb=absorb, **columns).value
         found = self.predict(X, controls)
         if self.absorbed_:
             y = self._problem(Table.of(X=X, y=y, controls=controls, absorb=absorb))[0].source.table["y"]

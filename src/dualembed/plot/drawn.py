@@ -52,6 +52,8 @@ def data_of(ax: Axes) -> Any:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import dualembed as de
     >>> from matplotlib.figure import Figure
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=200)

@@ -293,7 +293,7 @@ def normalised_mass(weights: Floats) -> Floats:
     Then Σ m φ e / Σ m has the variance σ² E[φ²] / Σ m where weights say nothing of the noise e: sums of masses take the
     place of numbers of rows everywhere.
 
-    >>> normalised_mass(np.array([1.0, 1.0, 0.0, 0.0])).sum()
+    >>> float(normalised_mass(np.array([1.0, 1.0, 0.0, 0.0])).sum())
     2.0
     """
     relative = weights / weights.max()  # squares of very large or small numbers would leave the range
