@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,16 @@ def test_the_command_line_absorbs(words: str, tmp_path: Path, capsys: Shown) -> 
     slope, error = PYFIXEST[("firm", "year"), ("firm", "year")]
     found = record["answer"]["linear"]["coefficients"][0]
     np.testing.assert_allclose([found["estimate"], found["std_error"]], [slope, error], rtol=1e-8)
+
+
+def test_errors_within_levels_know_how_many_there_are() -> None:
+    """Two rows a level: residuals within levels are half as large in variance as the noise."""
+    rng = np.random.default_rng(0)
+    levels = np.repeat(np.arange(300), 2)
+    z, hidden, noise = rng.normal(size=(3, 600))
+    x = z + hidden
+    columns = {"instruments": z, "absorb": levels}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = de.IVRegressor(linear="X").fit(x, x + hidden + noise + 3 * rng.normal(size=300)[levels], **columns)
+    assert model.coef_stderr_[0] == pytest.approx(model.linear_.std_errors["x0"], rel=0.2)

@@ -69,3 +69,19 @@ def test_an_instrument_that_moves_x_along_a_curve_alone_is_not_taken_for_a_line(
         model = de.IVRegressor().fit(x, x + hidden + 0.5 * noise, instruments=z)
     assert "lines in instruments" not in str(model.selection_)
     assert abs(model.ask(model.mean_derivative(0)).value - 1) < 0.25
+
+
+def test_more_rows_do_not_take_back_what_weak_instruments_leave_open() -> None:
+    rng = np.random.default_rng(2)
+    z, hidden = rng.normal(size=(2, 620))
+    x = 0.1 * z + hidden
+    columns = [
+        {"X": x[rows], "y": (x + hidden)[rows], "instruments": z[rows]} for rows in (slice(600), slice(600, 620))
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = de.IVRegressor().fit(**columns[0])
+        before = model.ask(model.mean_derivative(0)).stderr
+        model.partial_fit(**columns[1])
+    assert model.ask(model.mean_derivative(0)).stderr > 0.8 * before
+    assert any("instruments are weak" in warning for warning in model.diagnostics_.warnings)

@@ -90,11 +90,26 @@ def test_units_and_order_of_rows_change_nothing_of_the_choice() -> None:
         assert np.array_equal(one, another)
 
 
-def test_an_instrument_is_kept_though_none_matters() -> None:
+def test_instruments_of_which_none_matters_are_all_kept_and_answer_nothing() -> None:
     rng = np.random.default_rng(0)
-    noise = rng.normal(size=(200, 60))
-    _, kept = select_columns(noise[:, 0], noise[:, 1:2], noise[:, 2:20], noise[:, 20:])
-    assert kept.sum() >= 1
+    instruments, (hidden, noise) = rng.normal(size=(400, 60)), rng.normal(size=(2, 400))
+    x = hidden + 0.3 * noise
+    _, kept = select_columns(x + hidden, x[:, None], instruments[:, :0], instruments)
+    assert kept.all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = de.IVRegressor().fit(x, x + 2 * hidden, instruments=instruments)
+    assert model.ask(model.mean_derivative(0)).verdict != "solid"
+
+
+def test_columns_that_vary_by_cluster_are_judged_by_clusters() -> None:
+    kept = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(40), 20)
+        columns, shocks = rng.normal(size=(40, 60))[groups], rng.normal(size=40)[groups]
+        kept += int(lasso(columns, shocks + rng.normal(size=800), groups)[0].sum())
+    assert kept <= 3
 
 
 def test_usual_tables_are_not_wide() -> None:

@@ -140,6 +140,11 @@ def _fitted(model: IVRegressor, table: Table) -> IVRegressor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReliabilityWarning)  # which the comparison says in its place
             return type(model)(**model.get_params(deep=False))._fit(table)
+    if model.weighting_.survey or model.absorbed_ or model.path_:
+        raise checks.InputError(
+            "models are compared on rows that count alike, without absorbed effects and times, and the smooth model "
+            "was fitted with some of these; give a model that is fitted without them, or none"
+        )
     if model.instruments_ is None or model.diagnostics_.rows != rows:
         raise checks.InputError(
             f"the smooth model was fitted to {model.diagnostics_.rows} rows"

@@ -30,6 +30,9 @@ class Econometrics(Effects):
     """A regression with the names of econometrics."""
 
     linear_: LinearResults | None = None
+    outcome_: str = "y"
+    clusters_: int | None = None
+    path_: bool = False
     library_: str = ""  # of the frames that it was fitted to
     unidentified_: str = ""  # why the effects of X cannot be told by any f; nothing where they can
     _averages: tuple[Any, AverageEffects] | None = None  # of the fit that had this uncertainty
@@ -239,9 +242,9 @@ class Econometrics(Effects):
             flat = [question.flat() for _, question in pairs]
             joint = max((spread.covariance(flat) for spread in spreads), key=np.trace) if flat else np.zeros((0, 0))
         sizes = np.sqrt(np.maximum(np.diag(joint), np.finfo(float).tiny))
-        freedom, line = self._freedom, self.linear_
+        freedom = self._freedom
         return AverageEffects(
-            "y" if line is None else line.outcome,
+            self.outcome_,
             self._noise_words(),
             tuple(name for name, _ in pairs),
             found,
@@ -253,8 +256,9 @@ class Econometrics(Effects):
         )
 
     def _noise_words(self) -> str:
-        clustered = self.linear_ is not None and "cluster" in self.linear_.errors
-        return "clustered" if clustered else "robust to unequal variances"
+        if self.path_:
+            return "clustered by blocks of time"
+        return "robust to unequal variances" if self.clusters_ is None else "clustered"
 
     def _unit_questions(self) -> Iterator[tuple[str, Question]]:
         """(the name, the question) of what one unit of each column does."""

@@ -44,7 +44,7 @@ from dualembed.estimators.linear_model import (
 )
 from dualembed.estimators.weak_instruments import is_weak, widen
 from dualembed.estimators.weighting import join, weigh
-from dualembed.linear.clusters import by_appearance, count_clusters
+from dualembed.linear.clusters import by_appearance, coarser, count_clusters
 from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
 from dualembed.selection import Selection, auto
@@ -55,6 +55,8 @@ from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap
 from dualembed.spaces.within import CentredMap
 
+FEWEST_CLUSTERS = 20  # that columns are chosen by
+
 
 class IVFitting(IVTables):
     """A regression by instruments that is fitted, judged and told in its columns' own units."""
@@ -63,6 +65,8 @@ class IVFitting(IVTables):
     linear_: LinearResults | None = None  # models that were saved before it was kept have none
     outcome_: str = "y"  # likewise; else the name of the outcome's column, where it has one
     clusters_: int | None = None  # likewise
+    path_: bool = False  # likewise: whether rows are one path in time
+    widening_: tuple[np.ndarray, str] | None = None  # likewise: what weak instruments add to errors, and what that says
     coef_names_: Any
     coef_: np.ndarray
     coef_stderr_: np.ndarray
@@ -83,7 +87,7 @@ class IVFitting(IVTables):
         columns = {role: column for role, column in table.columns.items() if role != "absorb"}
         plain, mass = dataclasses.replace(table, columns=columns), weighed.mass(self.weighting_)
         problem, groups = self._weighted_problem(plain, mass)
-        selecting = self._select_columns(problem) if table.absorb is None else None
+        selecting = self._select_columns(problem, groups) if table.absorb is None and mass is None else None
         if selecting is not None:
             problem, groups = self._weighted_problem(plain, mass)
         if groups is not None and count_clusters(groups) < 2:
@@ -104,7 +108,8 @@ class IVFitting(IVTables):
         self._add_warnings([*weighed.warnings, *copied, *refusal, *self._identification_warnings()])
         if selecting is not None:
             self.selection_ = Selection((selecting, *self.selection_.steps))
-        if is_path(table):
+        self.path_ = is_path(table)
+        if self.path_:
             self.selection_ = Selection((*self.selection_.steps, _path_choice(labels)))
         if levels is not None:
             self._leave_levels(problem, mean)
@@ -132,10 +137,20 @@ class IVFitting(IVTables):
         self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
+        if self.widening_ is not None and isinstance(
+            self.uncertainty_, Spread
+        ):  # of the first rows, which it holds for
+            more, warning = self.widening_
+            root = np.concatenate([self.uncertainty_.root, more], axis=1)
+            self.uncertainty_ = dataclasses.replace(self.uncertainty_, root=root)
+            self._add_warnings([warning])
         self._read_slopes()
 
-    def _select_columns(self, problem: Any) -> Choice | None:
+    def _select_columns(self, problem: Any, groups: np.ndarray | None) -> Choice | None:
         """Leave out controls and instruments that say nothing, where columns are many for the rows; in words."""
+        clusters = None if groups is None else coarser(groups) if groups.ndim > 1 else groups
+        if clusters is not None and clusters.max() + 1 < FEWEST_CLUSTERS:
+            return None
         x, y, z = (problem.source.table[name] for name in ("x", "y", "z"))
         width = self.coding_.dimension
         count = 0 if self.instruments_ is None else self.instruments_.dimension
@@ -143,7 +158,7 @@ class IVFitting(IVTables):
         if (self.primal, self.dual) != ("auto", "auto") or columns == 0 or not is_wide(columns, len(y)):
             return None
         told = [place - width for each in self._linear_columns() for place in each.coordinates if place >= width]
-        controls, instruments = select_columns(y, x[:, :width], x[:, width:], z[:, :count])
+        controls, instruments = select_columns(y, x[:, :width], x[:, width:], z[:, :count], clusters)
         controls[told] = True
         masks = {"controls": controls, "instruments": instruments}
         codings = {
@@ -235,6 +250,7 @@ class IVFitting(IVTables):
             (column,), size = self.coding_.columns, float(np.std(problem.source.table["y"]))
             scale = 1.0 if column.levels else column.scale
             spread, warning = widen(self.uncertainty_, self.linear_, self.sample_.places, scale=scale, size=size)
+            self.widening_ = spread.root[:, -1:], warning
             self.uncertainty_ = spread
             self._add_warnings([warning])
 

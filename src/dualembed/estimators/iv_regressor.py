@@ -15,8 +15,10 @@ from dualembed.answers import Answer, Findings, LinearResults, Question, Task
 from dualembed.answers.question import share_of
 from dualembed.answers.subgroups import Subgroups
 from dualembed.data.coding import Coding
+from dualembed.data.frames import target
 from dualembed.data.table import Table
 from dualembed.estimates import format_estimate, format_short
+from dualembed.estimators.absorbing import without_effects
 from dualembed.estimators.econometrics import Econometrics
 from dualembed.estimators.effect_words import as_controls, by_places, no_such_method, row_effects
 from dualembed.estimators.effects import QUARTILES, Move, Over
@@ -226,7 +228,7 @@ class IVRegressor(RegressorMixin, IVFitting):
         Raises
         ------
         InputError
-            If the formula cannot be read, or asks to absorb effects.
+            If the formula cannot be read.
 
         Examples
         --------
@@ -453,7 +455,8 @@ class IVRegressor(RegressorMixin, IVFitting):
             return -self.error(X, y, sample_weight=sample_weight, absorb=absorb, **columns).value
         found = self.predict(X, controls)
         if self.absorbed_:
-            y = self._problem(Table.of(X=X, y=y, controls=controls, absorb=absorb))[0].source.table["y"]
+            weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+            y = without_effects(target(y, len(found)), found, absorb, weights)
         if groups is not None:
             cluster_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
         return float(r2_score(y, found, sample_weight=sample_weight))

@@ -50,6 +50,11 @@ def widen(spread: Spread, linear: LinearResults, points: Floats, *, scale: float
     own = float(np.linalg.norm(slope @ spread.root))
     more = np.sqrt(max(reach**2 - own**2, 0.0))
     wider = dataclasses.replace(spread, root=np.concatenate([spread.root, more * weights[:, None]], axis=1))
+    if not pieces:
+        return wider, (
+            f"instruments are weak, and no effect of {linear.endogenous[0]} agrees with all of them (Anderson and "
+            "Rubin's set is empty): at least one of them is no instrument, or f is no line"
+        )
     open_ended = not np.all(np.isfinite(ends))
     how = "and has no end: the data tell next to nothing of it" if open_ended else "however weak they are"
     return wider, (

@@ -327,7 +327,8 @@ def gather_scores(
     """Ω = E[φφᵀ residual²] (r, r) in one pass; with groups, of the sums of φ residual within each.
 
     Scores of rows are multiplied by their masses, by the sum of which Ω is then divided. Of groups of two ways (n, 2)
-    it is Ω₁ + Ω₂ - Ω₁₂ without negative eigenvalues.
+    it is Ω₁ + Ω₂ - Ω₁₂ without negative eigenvalues. Within levels of factors residuals are smaller than the noise,
+    for which it is corrected where rows are no groups.
     """
     if is_two_way(groups):
         parts = [sign * gather_scores(problem, function, dual, groups=own) for own, sign in signed_ways(groups)]
@@ -336,7 +337,12 @@ def gather_scores(
     for scores, count in _iter_scores(problem, function, dual, groups):
         total += scores.T @ scores
         rows += count
-    return total / (rows * dual.free)
+    return total / (rows * _left(dual, groups))
+
+
+def _left(dual: FeatureMap, groups: ArrayLike | None) -> float:
+    """What rows are divided by besides: the share that levels leave free; once more for residuals of single rows."""
+    return dual.free if groups is not None else dual.free**2
 
 
 def shrunken_scores(
@@ -355,7 +361,7 @@ def shrunken_scores(
         white = scores @ whitener
         total += white.T @ white
         fourth += float(np.sum(np.sum(white**2, axis=1) ** 2))
-        units, rows = units + len(white), rows + count * dual.free
+        units, rows = units + len(white), rows + count * _left(dual, groups)
     size = len(total)
     level = np.trace(total) / size
     away = float(np.sum((total - level * np.eye(size)) ** 2))

@@ -16,7 +16,8 @@ from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
-from dualembed.arrays import Booleans, Floats
+from dualembed.arrays import Booleans, Floats, Integers
+from dualembed.linear.iv_covariance import sum_by
 
 FEWEST, ROWS_A_COLUMN = 30, 20  # columns up to which all are kept, and rows that each further one needs
 ROUNDS = 5  # of the residuals and the lasso in turn
@@ -24,14 +25,17 @@ FACTOR = 1.1  # of the penalty over the noise's largest score
 
 
 def is_wide(columns: int, rows: int) -> bool:
-    """Whether so many columns are too many for so many rows."""
+    """Whether so many columns are too many for so many rows, or clusters of them."""
     return columns > max(FEWEST, rows / ROWS_A_COLUMN)
 
 
 def select_columns(
-    outcome: Floats, treatments: Floats, controls: Floats, instruments: Floats
+    outcome: Floats, treatments: Floats, controls: Floats, instruments: Floats, groups: Integers | None = None
 ) -> tuple[Booleans, Booleans]:
-    """(controls that matter, instruments that matter), as masks; at least one instrument, where there are any.
+    """(controls that matter, instruments that matter), as masks.
+
+    All instruments are kept where none matters for a treatment: one that was chosen for how it happens to move it would
+    pass for strong, and no test that takes it for given would hold.
 
     Parameters
     ----------
@@ -43,6 +47,8 @@ def select_columns(
         Controls.
     instruments : array of shape (n, l)
         Instruments, 0 columns without any.
+    groups : array of shape (n,), optional
+        Numbers of clusters that rows depend on each other in.
 
     Returns
     -------
@@ -54,20 +60,18 @@ def select_columns(
     context = np.concatenate([instruments, controls], axis=1)
     count = instruments.shape[1]
     kept = np.zeros(context.shape[1], dtype=bool)
-    kept[count:] |= lasso(controls, outcome)[0]
+    kept[count:] |= lasso(controls, outcome, groups)[0]
     for treatment in treatments.T:
-        kept[count:] |= lasso(controls, treatment)[0]
+        kept[count:] |= lasso(controls, treatment, groups)[0]
         if count:
-            active, predicted = lasso(context, treatment)
-            if not active[:count].any():
-                left = treatment - _fitted(controls[:, lasso(controls, treatment)[0]], treatment)
-                active[np.argmax(np.abs(_standardised(instruments).T @ left))] = True
+            active, predicted = lasso(context, treatment, groups)
             kept |= active
-            kept[count:] |= lasso(controls, predicted)[0]
+            kept[:count] |= not active[:count].any()
+            kept[count:] |= lasso(controls, predicted, groups)[0]
     return kept[count:], kept[:count]
 
 
-def lasso(columns: Floats, response: Floats) -> tuple[Booleans, Floats]:
+def lasso(columns: Floats, response: Floats, groups: Integers | None = None) -> tuple[Booleans, Floats]:
     """(which columns (p,) matter for the response, what these predict of it by least squares (n,))."""
     rows, count = columns.shape
     active = np.zeros(count, dtype=bool)
@@ -78,7 +82,8 @@ def lasso(columns: Floats, response: Floats) -> tuple[Booleans, Floats]:
     level = 0.1 / np.log(max(rows, 3))
     alpha = FACTOR * norm.ppf(1 - level / (2 * count)) / np.sqrt(rows)
     for _ in range(ROUNDS):
-        loadings = np.sqrt(np.mean(design**2 * residual[:, None] ** 2, axis=0))
+        scores = design * residual[:, None]
+        loadings = np.sqrt(np.sum((scores if groups is None else sum_by(groups, scores)) ** 2, axis=0) / rows)
         loadings = np.maximum(loadings, 1e-6 * max(float(loadings.max()), np.finfo(float).tiny))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of weights, when it is plain which are 0
