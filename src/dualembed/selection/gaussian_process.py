@@ -91,11 +91,13 @@ def choose_by_evidence(
 
     instruments: FeatureMap = model.instruments
     found, partially_linear = weigh(instruments), False
-    if treated and found.noise_share > SEARCH.little_noise:
+    # Without controls there are no moments of theirs to do harm: only instruments that are weak ask for a line.
+    least = SEARCH.little_noise if asked else SEARCH.some_noise
+    if treated and found.noise_share > least:
         fewer = _few_moments(sample, trend, treated)
         partial = weigh(fewer, partially_linear=True)
         # Where lines in instruments are nearly all noise, what moves x is no line.
-        partially_linear = SEARCH.little_noise < partial.noise_share < max(found.noise_share, SEARCH.most_noise)
+        partially_linear = least < partial.noise_share < max(found.noise_share, SEARCH.most_noise)
         if partially_linear:
             instruments, found = fewer, partial
             steps.append(Choice("moments", PARTIALLY_LINEAR if asked else LINEAR, {NOISE_SHARE: partial.noise_share}))
