@@ -137,6 +137,8 @@ class IVFitting(IVTables):
         self._unstandardise()
         if self.sample_ is not None:
             self._sample(problem)
+        if self.diagnostics_.first_stage_rows != before.first_stage_rows:
+            self.widening_ = None  # a larger part is what instruments are judged by now
         if self.widening_ is not None and isinstance(
             self.uncertainty_, Spread
         ):  # of the first rows, which it holds for
