@@ -70,6 +70,22 @@ def pairwise(function: Any, x: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 @every_kernel
+def test_weights_on_values_are_pulled_back_to_hyper_parameters_as_jax_does(kernel: Kernel) -> None:
+    rng = np.random.default_rng(5)
+    x, z = rng.normal(size=(6, 3)), rng.normal(size=(4, 3))
+    z[0] = x[0]
+    weights = rng.normal(size=(6, 4))
+    values, pull = kernel.gram_with_slopes(x, z)
+    np.testing.assert_allclose(values, kernel.gram(x, z), rtol=1e-12, atol=1e-30)
+    with jax.enable_x64(True):
+        doubled = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float64), kernel)
+        slopes = jax.grad(lambda each: jnp.sum(weights * each.gram(jnp.asarray(x), jnp.asarray(z))))(doubled)
+        wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(slopes)]
+    for found, own in zip(pull(weights), wanted, strict=True):
+        np.testing.assert_allclose(found, own, rtol=1e-7, atol=1e-9)
+
+
+@every_kernel
 def test_gram_is_symmetric_and_positive_semi_definite(kernel: Kernel) -> None:
     gram = kernel.gram(points(40), points(40))
     np.testing.assert_allclose(gram, gram.T, atol=1e-12 * gram.max())

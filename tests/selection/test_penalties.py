@@ -14,7 +14,7 @@ from dualembed.kernels import Gaussian
 from dualembed.linear import Sums, gather_moments
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.selection import auto
-from dualembed.selection.evidence import Instruments, of_unit_norm, orthonormal
+from dualembed.selection.instruments import Instruments, of_unit_norm, orthonormal
 from dualembed.selection.penalties import DUAL_RATIOS, choose_noise, prediction_penalty
 from dualembed.solvers.base import Choice
 from dualembed.spaces.basis import AffineMap, PolynomialMap

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias, final
 
 import equinox as eqx
@@ -13,7 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks
-from dualembed.arrays import AnyArray
+from dualembed.arrays import AnyArray, Floats
+
+Pull: TypeAlias = Callable[[Floats], list[Floats]]
+"""From weights (n, m) on kernel values to slopes in each hyper-parameter."""
 
 Parameter: TypeAlias = AnyArray
 """A hyper-parameter: one number, or one for each coordinate in a list or an array."""
@@ -44,6 +48,35 @@ class Kernel(eqx.Module):
         array of shape (n, m)
             Kernel values.
         """
+
+    def gram_with_slopes(self, x: Floats, z: Floats) -> tuple[Floats, Pull]:
+        """The values k(x_i, z_j), and what pulls weights on them back to the hyper-parameters, in float64.
+
+        By default JAX differentiates; kernels that are searched for have their slopes written out.
+
+        Parameters
+        ----------
+        x : array of shape (n, d)
+            Points.
+        z : array of shape (m, d)
+            Points.
+
+        Returns
+        -------
+        values : array of shape (n, m)
+            Kernel values.
+        pull : callable
+            From weights W (n, m) to the slopes of Σ W_ij k(x_i, z_j) in the leaves of the kernel, in their order.
+        """
+        with jax.enable_x64(True):
+            doubled = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float64), self)
+            values, pull = jax.vjp(lambda kernel: kernel.gram(jnp.asarray(x), jnp.asarray(z)), doubled)
+
+        def pulled(weights: Floats) -> list[Floats]:
+            with jax.enable_x64(True):
+                return [np.asarray(leaf) for leaf in jax.tree.leaves(pull(jnp.asarray(weights)))]
+
+        return np.asarray(values), pulled
 
     @abc.abstractmethod
     def diagonal(self, x: AnyArray) -> AnyArray:
@@ -216,6 +249,10 @@ class Sum(Kernel):
     def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         return self.left.gram(x, z) + self.right.gram(x, z)
 
+    def gram_with_slopes(self, x: Floats, z: Floats) -> tuple[Floats, Pull]:
+        (left, pull_left), (right, pull_right) = (each.gram_with_slopes(x, z) for each in (self.left, self.right))
+        return left + right, lambda weights: [*pull_left(weights), *pull_right(weights)]
+
     def diagonal(self, x: AnyArray) -> AnyArray:
         return self.left.diagonal(x) + self.right.diagonal(x)
 
@@ -285,6 +322,16 @@ class Scaled(Kernel):
     def gram(self, x: AnyArray, z: AnyArray) -> AnyArray:
         values = self.kernel.gram(x, z)
         return values * parameter(self.amplitude, values)
+
+    def gram_with_slopes(self, x: Floats, z: Floats) -> tuple[Floats, Pull]:
+        values, pull = self.kernel.gram_with_slopes(x, z)
+        amplitude = np.asarray(self.amplitude, dtype=np.float64)
+
+        def pulled(weights: Floats) -> list[Floats]:
+            own = np.asarray(np.vdot(weights, values)).reshape(amplitude.shape)
+            return [*(amplitude * slope for slope in pull(weights)), own]
+
+        return amplitude * values, pulled
 
     def diagonal(self, x: AnyArray) -> AnyArray:
         values = self.kernel.diagonal(x)

@@ -6,12 +6,14 @@ import math
 from typing import Any, final
 
 import equinox as eqx
+import numpy as np
 
 from dualembed import checks
-from dualembed.arrays import AnyArray
+from dualembed.arrays import AnyArray, Floats
 from dualembed.kernels.base import (
     Kernel,
     Parameter,
+    Pull,
     aligned,
     angle,
     check_positive,
@@ -52,6 +54,20 @@ class Polynomial(Kernel):
         centre = parameter(self.centre, x)
         scaled = (x - centre) * parameter(self.scale, x)
         return (inner_products(xp, scaled, z - centre) + parameter(self.offset, x)) ** self.degree
+
+    def gram_with_slopes(self, x: Floats, z: Floats) -> tuple[Floats, Pull]:
+        offset, scale, centre = (np.asarray(each, dtype=np.float64) for each in (self.offset, self.scale, self.centre))
+        x, z = np.asarray(x) - centre, np.asarray(z) - centre
+        line = (scale * x) @ z.T + offset
+
+        def pulled(weights: Floats) -> list[Floats]:
+            pull = weights if self.degree == 1 else weights * (self.degree * line ** (self.degree - 1))
+            of_scale = np.sum(x * (pull @ z), axis=0)
+            of_centre = -scale * (pull.sum(axis=1) @ x + pull.sum(axis=0) @ z)
+            slopes = zip((offset, scale, centre), (pull.sum(), of_scale, of_centre), strict=True)
+            return [slope if each.ndim else np.asarray(slope.sum()) for each, slope in slopes]
+
+        return line if self.degree == 1 else line**self.degree, pulled
 
     def diagonal(self, x: AnyArray) -> AnyArray:
         _, x = aligned(self, x)

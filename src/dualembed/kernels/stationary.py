@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from dualembed import checks
-from dualembed.arrays import AnyArray
+from dualembed.arrays import AnyArray, Floats
 from dualembed.kernels.base import (
     Kernel,
     Parameter,
+    Pull,
     aligned,
     centred,
     check_positive,
@@ -94,6 +95,37 @@ class Radial(Stationary):
         bandwidth = parameter(self.bandwidth, x)
         return self.profile(xp, squared_distances(xp, x / bandwidth, z / bandwidth))
 
+    @abc.abstractmethod
+    def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
+        """The kernel as a function of r^2, and its slope in r^2.
+
+        Parameters
+        ----------
+        squared : array
+            Values of r^2.
+
+        Returns
+        -------
+        values : array
+            Kernel values.
+        slopes : array
+            Slopes.
+        """
+
+    def gram_with_slopes(self, x: Floats, z: Floats) -> tuple[Floats, Pull]:
+        bandwidth = np.asarray(self.bandwidth, dtype=np.float64)
+        x, z = (each / bandwidth for each in centred(np.asarray(x), np.asarray(z)))
+        values, slopes = self.profile_with_slope(squared_distances(np, x, z))
+
+        def pulled(weights: Floats) -> list[Floats]:
+            # r^2 falls by 2 (x_j - z_j)^2 / bandwidth_j with the bandwidth of coordinate j, x and z in units of it.
+            pull = weights * slopes
+            squares = pull.sum(axis=1) @ x**2 - 2 * np.sum(x * (pull @ z), axis=0) + pull.sum(axis=0) @ z**2
+            fall = -2 * squares / bandwidth
+            return [fall if bandwidth.ndim else np.asarray(fall.sum())]
+
+        return values, pulled
+
     def frequencies(self, key: jax.Array, count: int, dim: int) -> jax.Array:
         direction, length = jax.random.split(key)
         return self.stretch(
@@ -131,6 +163,10 @@ class Gaussian(Radial):
     def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         return xp.exp(-0.5 * squared)
 
+    def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
+        values = np.exp(-0.5 * squared)
+        return values, -0.5 * values
+
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
         return jnp.ones(count)
 
@@ -151,6 +187,11 @@ class Matern32(Radial):
         distance = math.sqrt(3) * root(xp, squared)
         return (1 + distance) * xp.exp(-distance)
 
+    def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
+        distance = np.sqrt(3 * squared)
+        decay = np.exp(-distance)
+        return (1 + distance) * decay, -1.5 * decay
+
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
         return _student_mixing(key, count, 3)
 
@@ -170,6 +211,12 @@ class Matern52(Radial):
     def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         distance = math.sqrt(5) * root(xp, squared)
         return (1 + distance + 5 / 3 * squared) * xp.exp(-distance)
+
+    def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
+        distance = np.sqrt(5 * squared)
+        decay = np.exp(-distance)
+        line = (1 + distance) * decay
+        return line + 5 / 3 * squared * decay, -5 / 6 * line
 
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
         return _student_mixing(key, count, 5)

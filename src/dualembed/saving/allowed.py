@@ -125,7 +125,8 @@ PARTS: dict[str, dict[str, str]] = {
     "selection": {
         "selection.kernels": "GroupedRegression Shape",
         "selection.consistency": "Consistency",
-        "selection.evidence": "Found Instruments Moments Regression",
+        "selection.evidence": "Found Moments",
+        "selection.instruments": "Instruments Regression",
         "selection.held_out": "HeldOut",
         "selection.honest_score": "Score",
         "solvers.base": "Record Step",

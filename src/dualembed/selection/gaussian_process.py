@@ -22,10 +22,10 @@ from dualembed.linear.sums import Sums, gather_moments, number_groups
 from dualembed.losses import Square
 from dualembed.problems.base import Problem, with_rows
 from dualembed.saddle import Saddle
-from dualembed.selection.evidence import kernel_on, orthonormal
 from dualembed.selection.forms import ANY, Form, parts_of
 from dualembed.selection.honest_score import checked_terms, honest_score, mean_of, values_at
 from dualembed.selection.hypotheses import Weighed, weigh_hypotheses
+from dualembed.selection.instruments import kernel_on, orthonormal
 from dualembed.selection.penalties import (
     FEWEST,
     FOLDS,

@@ -7,8 +7,6 @@ import functools
 import operator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dualembed import checks, kernels
@@ -16,19 +14,8 @@ from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.kernels import Kernel, Sum
 from dualembed.linear.averaging import deviations
 from dualembed.problems.base import Problem, read_terms
-from dualembed.selection.evidence import (
-    Instruments,
-    Maximum,
-    Widening,
-    bandwidths,
-    evidence,
-    kernel_on,
-    maximise,
-    moments,
-    of_unit_norm,
-    orthonormal,
-    padded,
-)
+from dualembed.selection.evidence import Maximum, evidence_with_slopes, maximise, moments
+from dualembed.selection.instruments import Instruments, bandwidths, kernel_on, of_unit_norm, orthonormal
 from dualembed.solvers.base import Choice
 from dualembed.spaces.features import moment_features, to_numpy
 from dualembed.spaces.nystrom import LandmarkMap, whitened
@@ -37,7 +24,6 @@ from dualembed.tuning import SEARCH
 FEWEST = 5  # rows
 ROUNDS = 4  # of hyper-parameters and noise in turn
 NEGLIGIBLE = 0.01  # weight below which a family is left out
-LANDMARK_BLOCK = 60  # landmarks of the evidence are padded to a multiple of it
 
 FAMILIES: dict[str, type[kernels.Matern52] | type[kernels.Gaussian]] = {
     "Matern52": kernels.Matern52,  # the rougher first
@@ -247,16 +233,10 @@ def _maximise_evidence(
     size = search.mean(search.target**2) or 1.0
     variance = size if before is None else before.variance
     maxima = {} if before is None else before.candidates
-    wider = Widening.of(len(search.target), search.points.shape[2])
-    with jax.enable_x64(True):
-        places = jnp.asarray(
-            padded(wider.points(landmarks), -len(landmarks) % LANDMARK_BLOCK)
-        )  # as for moments, and rows
     for _ in range(ROUNDS):
         noise = variance * np.eye(q.shape[1])
-        points = wider.points(search.points)
-        seen = moments(points, search.weights, search.target, instruments=q, noise=noise, mass=search.mass)
-        maxima = {name: _maximum(name, search, (seen, places), maxima.get(name)) for name in FAMILIES}
+        seen = moments(search.points, search.weights, search.target, instruments=q, noise=noise, mass=search.mass)
+        maxima = {name: _maximum(name, search, (seen, landmarks), maxima.get(name)) for name in FAMILIES}
         shares, kernel = _average_kernels(maxima)
         features = whitened(kernel, landmarks)
         theta, left = _posterior_mean(search, features, q, variance=variance)
@@ -288,11 +268,8 @@ def _maximum(family: str, search: MomentSample, data: Any, last: Maximum | None)
     """The most evident kernel of one family, from where it was, or from two starts where it was nowhere."""
     centre, spread, narrow = _prior(family, search)
     starts = [centre, narrow] if last is None else [last.parameters]
-    wider = Widening.of(len(search.target), search.points.shape[2])
-    prior = wider.parameters(centre, 1.0), wider.parameters(spread, 0.0)
-    found = [maximise(evidence, *prior, data, start=wider.parameters(start, 1.0)) for start in starts]
-    best = max(found, key=lambda one: one.value)
-    return best._replace(parameters=wider.narrowed(best.parameters))
+    found = [maximise(evidence_with_slopes, centre, spread, data, start=start, with_slopes=True) for start in starts]
+    return max(found, key=lambda one: one.value)
 
 
 def _prior(family: str, search: MomentSample) -> tuple[Sum, Sum, Sum]:
