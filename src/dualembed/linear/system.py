@@ -159,14 +159,15 @@ class MomentSystem:
     def mixed_weights(self, penalty: float, priors: Priors) -> Floats:
         """θ (m,) where it is not known which of several `priors` (share, error share, covariance P) is right.
 
-        λ1 = σ² / n is the noise of a moment alone. Under one prior the posterior has V = λ1 (N + λ1 P⁻¹)⁻¹ and the mean
-        V AᵀWb / λ1; θ is the mean of these by their shares.
+        λ1 = σ² / n is the noise of a moment alone. With HᵀH = N and Hᵀq = AᵀWb, the posterior's mean under one prior is
+        P Hᵀ(H P Hᵀ + λ1)⁻¹ q; θ is the mean of these by their shares.
         """
-        half, right = self._seen
-        theta = np.zeros(len(right))
+        half, seen = self._seen
+        theta = np.zeros(half.shape[1])
         for share, _, prior in priors:
             if share:
-                theta += share * (self._posterior(prior, half, penalty) @ right) / penalty
+                spread = half @ prior
+                theta += share * (np.linalg.solve(spread @ half.T + penalty * np.eye(len(half)), seen) @ spread)
         return theta
 
     def mixed_error(self, penalty: float, scores: Floats, theta: Floats, priors: Priors) -> Floats:
@@ -174,7 +175,8 @@ class MomentSystem:
 
         What one prior hides is V - V N V / λ1; the mixture around θ follows by the law of total variance.
         """
-        half, right = self._seen
+        half, seen = self._seen
+        right = seen @ half
         noise = self._weigh(self.cross).T @ _root(scores / self.sums.rows) / penalty
         total = np.zeros((len(theta), len(theta)))
         for _, share, prior in priors:
@@ -187,10 +189,11 @@ class MomentSystem:
 
     @property
     def _seen(self) -> tuple[Floats, Floats]:
-        """(H with HᵀH = N, AᵀWb), both without directions in which rounding or noise is all that there is."""
+        """(H with HᵀH = N, q with Hᵀq = AᵀWb), without directions in which rounding or noise is all that there is."""
         spectrum, basis = self._decomposed
         seen = spectrum > len(spectrum) * np.finfo(float).eps * spectrum[-1]
-        return np.sqrt(spectrum[seen])[:, None] * basis[:, seen].T, basis[:, seen] @ self.pulled[seen]
+        root = np.sqrt(spectrum[seen])
+        return root[:, None] * basis[:, seen].T, self.pulled[seen] / root
 
     @staticmethod
     def _posterior(prior: Floats, half: Floats, penalty: float) -> Floats:
