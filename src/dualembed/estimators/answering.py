@@ -18,6 +18,7 @@ from dualembed.estimates import check_level, format_estimate, format_number
 from dualembed.estimators.learning import Learner, RowSample
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.threads import on_one_thread
+from dualembed.tuning import SEARCH
 
 MOST_AT_ONCE = 2048  # points of a band that are looked at together
 DRAWS = 2000  # of the multipliers of a band
@@ -196,7 +197,16 @@ class Answering(Learner):
             half = self._reach(points, level) * std
             return found - half, found + half
         lower, upper = zip(*(spread.band(points, level) for spread in self._spreads()), strict=True)
-        return np.min(lower, axis=0), np.max(upper, axis=0)
+        low, high = np.min(lower, axis=0), np.max(upper, axis=0)
+        if points.shape[1] == 1 or self.primal != "auto" or self._is_line:
+            return low, high
+        more = (SEARCH.wider_band - 1) * (high - low) / 2
+        return low - more, high + more
+
+    @property
+    def _is_line(self) -> bool:
+        """Whether f is a straight line, of which the effect of one unit says all."""
+        return False
 
     def _reach(self, points: np.ndarray, level: float) -> float:
         """How many standard errors a band over coded points (n, d) of an averaged path reaches to either side.

@@ -110,11 +110,6 @@ class Effects(Estimator):
     _moves_coded = True  # whether rows are moved in coded coordinates, or in the columns' own numbers
 
     @property
-    def _is_line(self) -> bool:
-        """Whether f is a straight line, of which the effect of one unit says all."""
-        return False
-
-    @property
     def _measure(self) -> str:
         """What the effect of a move is."""
         return "difference of f"
