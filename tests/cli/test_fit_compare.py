@@ -48,3 +48,11 @@ def test_comparisons_without_instruments_are_refused_in_one_sentence(tmp_path: P
     plain = ["fit", "iv", str(tmp_path / "log.csv"), "--x", "price", "--y", "sales", "--instrument", "", *LINEAR]
     assert main([*plain, "--out", str(tmp_path / "m.dualembed"), "--compare"]) == 2
     assert "there are none; name some with --instrument" in refusal(capsys)
+
+
+@pytest.mark.parametrize("option", ["--absorb", "--time", "--weight"])
+def test_what_not_all_models_know_of_is_refused_before_anything_is_read(
+    option: str, order: list[str], capsys: Shown
+) -> None:
+    assert main([*order, "--compare", option, "no such column"]) == 2
+    assert f"--compare goes without {option}" in refusal(capsys)

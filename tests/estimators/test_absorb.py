@@ -50,6 +50,10 @@ def model() -> Any:
     return fitted(draw())
 
 
+def test_tables_of_papers_name_the_factors(model: Any) -> None:
+    assert model.__maketables_fixef_string__ == "firm+year"
+
+
 @pytest.mark.parametrize(("factors", "clusters"), PYFIXEST)
 def test_a_line_within_factors_is_as_in_pyfixest(factors: tuple[str, ...], clusters: tuple[str, ...]) -> None:
     table = panel()

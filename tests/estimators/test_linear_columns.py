@@ -79,3 +79,13 @@ def test_what_cannot_be_linear_is_refused(settings: dict[str, Any], said: str) -
     table, y = draw()
     with pytest.raises(de.InputError, match=said):
         de.IVRegressor(**settings).fit(table[["educ"]], y, instruments=table[["z"]], controls=table[["w"]])
+
+
+def test_a_control_is_found_beside_an_x_that_never_varies() -> None:
+    table, y = draw()
+    flat = np.full((ROWS, 1), 3.0)
+    model = de.IVRegressor(linear=["w"]).fit(flat, y - table["w"] ** 2, controls=table[["w", "z"]])
+    ends = (np.tile([[value, 0.4]], (1, 1)) for value in (0.0, 1.0))
+    low, high = (model.predict(flat[:1], pd.DataFrame(each, columns=["w", "z"]))[0] for each in ends)
+    assert model.coef_names_ == ("w",)
+    np.testing.assert_allclose(high - low, model.coef_[0], rtol=1e-8)

@@ -34,6 +34,26 @@ def test_coefficients_follow_rows_that_arrive_later() -> None:
     assert model.diagnostics_.first_stage
 
 
+def test_coefficients_of_categories_follow_rows_that_arrive_later() -> None:
+    rng = np.random.default_rng(0)
+    (z, hidden), kind = rng.normal(size=(2, 600)), rng.choice(["a", "b", "c"], 600)
+    x, y = z + hidden, 2 * z + 3 * hidden + (kind == "b") - 2.0 * (kind == "c")
+    table, model = np.array(kind)[:, None], de.IVRegressor(primal="linear", dual="linear")
+    whole = de.IVRegressor(primal="linear", dual="linear").fit(x[:, None], y, instruments=z, controls=table)
+    for part in range(2):
+        model.partial_fit(x[part::2, None], y[part::2], instruments=z[part::2], controls=table[part::2])
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-6)
+    np.testing.assert_allclose(model.intercept_, whole.intercept_, atol=1e-6)
+    np.testing.assert_allclose(model.coef_stderr_, whole.coef_stderr_, rtol=0.1)
+
+
+def test_more_rows_of_collinear_columns_are_refused_since_they_may_tell_them_apart() -> None:
+    model, both = de.IVRegressor(primal="linear", dual="linear"), np.column_stack([X[:, 0], 2 * X[:, 0] + 1, STATE])
+    model.fit(both[:100], Y[:100])
+    with pytest.raises(de.InputError, match="cannot add rows to a line of collinear columns"):
+        model.partial_fit(both[100:], Y[100:])
+
+
 def test_first_rows_without_any_reward_can_be_gone_on_from() -> None:
     model = de.PolicyEvaluator(0.8, **small()).fit(STATE, np.zeros(ROWS), NEXT)
     assert np.all(np.isfinite(model.partial_fit(STATE, STATE, NEXT).predict([1.0])))

@@ -11,7 +11,7 @@ import pytest
 from doubleml.plm.datasets import make_pliv_CHS2015
 
 import dualembed as de
-from dualembed.selection.sparse import is_wide, lasso, select_columns
+from dualembed.selection.sparse import equal_rows, is_wide, lasso, select_columns
 
 
 def many(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -116,3 +116,32 @@ def test_usual_tables_are_not_wide() -> None:
     assert not is_wide(30, 100)
     assert not is_wide(99, 2000)
     assert is_wide(50, 500)
+
+
+def test_weighted_rows_and_absorbed_effects_leave_columns_out_too() -> None:
+    controls, outcome, treatment, instruments = many(2)
+    rng = np.random.default_rng(0)
+    levels, counts = rng.integers(0, 25, 500), rng.integers(0, 3, 500)
+    shifted = outcome + 5.0 * rng.normal(size=25)[levels]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = de.IVRegressor(weighting="survey").fit(
+            treatment, shifted, instruments=instruments, controls=controls, absorb=levels, sample_weight=counts
+        )
+    assert found.selection_.steps[0].question == "columns that matter"
+    lower, upper = found.ask(found.mean_derivative(0)).interval()
+    assert lower < 1 < upper
+    assert upper - lower < 1
+
+
+def test_least_squares_of_weighted_columns_are_those_of_repeated_rows() -> None:
+    controls, outcome, treatment, instruments = many(3)
+    counts = np.random.default_rng(0).integers(0, 3, 500)
+    columns = [outcome[:, None], treatment[:, None], controls, instruments]
+    some = counts > 0
+    repeated = [np.repeat(each, counts, axis=0) for each in columns]
+    weighted = [equal_rows(each[some], counts[some].astype(float)) for each in columns]
+    y, others = repeated[0][:, 0], repeated[1:]
+    normal = np.linalg.lstsq(np.column_stack([*others[:1], np.ones(len(y))]), y, rcond=None)[0][:1]
+    same = np.linalg.lstsq(weighted[1], weighted[0][:, 0], rcond=None)[0]
+    assert same == pytest.approx(normal, rel=1e-9)

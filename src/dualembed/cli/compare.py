@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,12 +20,15 @@ Compare = Annotated[
 ]
 
 
-def check_compare(name: str, takes_instruments: bool) -> None:
-    """Raise where the task has no instruments to compare models by."""
+def check_compare(name: str, takes_instruments: bool, columns: Mapping[str, str | None]) -> None:
+    """Raise where the task has no instruments to compare models by, or its columns are not for all of the models."""
     from dualembed.checks import InputError
 
     if not takes_instruments:
         raise InputError(f"--compare has no use in {name}, which has no instruments; leave it out")
+    for word in ("absorb", "time", "weight"):
+        if columns.get(word):
+            raise InputError(f"--compare goes without --{word}, of which not all models know; leave one of them out")
 
 
 def compared(model: Any, data: Any) -> ModelComparison:

@@ -166,7 +166,7 @@ def _check(request: FitRequest) -> None:
     _check_options(task, request.columns)
     _check_settings(task, request)
     if request.compare:
-        check_compare(request.name, "instruments" in task.takes)
+        check_compare(request.name, "instruments" in task.takes, request.columns)
     if request.formula is not None:
         from dualembed.cli.formula import check_formula
 

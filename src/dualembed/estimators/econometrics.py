@@ -33,6 +33,7 @@ class Econometrics(Effects):
     outcome_: str = "y"
     clusters_: int | None = None
     path_: bool = False
+    absorbed_: tuple[str, ...] = ()  # names of the factors whose effects were absorbed
     library_: str = ""  # of the frames that it was fitted to
     unidentified_: str = ""  # why the effects of X cannot be told by any f; nothing where they can
     _averages: tuple[Any, AverageEffects] | None = None  # of the fit that had this uncertainty
@@ -302,8 +303,8 @@ class Econometrics(Effects):
 
     @property
     def __maketables_fixef_string__(self) -> str | None:
-        """Absorbed effects: none."""
-        return self._results.__maketables_fixef_string__
+        """Names of the factors whose effects were absorbed, as pyfixest writes them; None without any."""
+        return "+".join(self.absorbed_) or None
 
     @property
     def __maketables_var_labels__(self) -> dict[str, str] | None:

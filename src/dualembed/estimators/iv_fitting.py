@@ -10,6 +10,7 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import LinearResults
+from dualembed.answers.question import values
 from dualembed.data.coding import Coding
 from dualembed.data.frames import order_at_random
 from dualembed.data.libraries import library_of
@@ -32,7 +33,7 @@ from dualembed.estimators.diagnostics import (
 )
 from dualembed.estimators.iv_tables import IVTables
 from dualembed.estimators.learning import RowSample
-from dualembed.estimators.linear_columns import LinearColumn, linear_columns, slopes_of
+from dualembed.estimators.linear_columns import LinearColumn, every_column, linear_columns, origin, slopes_of
 from dualembed.estimators.linear_model import (
     check_outcome,
     coded_line,
@@ -49,7 +50,7 @@ from dualembed.linear.moment_fit import Spread
 from dualembed.problems import InstrumentalVariables
 from dualembed.selection import Selection, auto
 from dualembed.selection.forms import Form
-from dualembed.selection.sparse import is_wide, select_columns
+from dualembed.selection.sparse import equal_rows, is_wide, select_columns
 from dualembed.solvers.base import Choice, Result
 from dualembed.sources import Dataset
 from dualembed.spaces.basis import AffineMap
@@ -87,7 +88,7 @@ class IVFitting(IVTables):
         columns = {role: column for role, column in table.columns.items() if role != "absorb"}
         plain, mass = dataclasses.replace(table, columns=columns), weighed.mass(self.weighting_)
         problem, groups = self._weighted_problem(plain, mass)
-        selecting = self._select_columns(problem, groups) if table.absorb is None and mass is None else None
+        selecting = self._select_columns(problem, groups, table.absorb)
         if selecting is not None:
             problem, groups = self._weighted_problem(plain, mass)
         if groups is not None and count_clusters(groups) < 2:
@@ -131,6 +132,11 @@ class IVFitting(IVTables):
         self.weighting_, rescaled = join(self.weighting_, weighed.weighting)
         problem, labels = _mixed(*self._weighted_problem(weighed.table, weighed.mass(self.weighting_)))
         before = self.diagnostics_
+        if self._is_line and self.linear_ is not None and self.linear_.dropped:
+            raise checks.InputError(
+                f"partial_fit cannot add rows to a line of collinear columns ({'; '.join(self.linear_.dropped)}): more "
+                "rows may tell them apart; fit to all rows at once, or leave such columns out"
+            )
         self.linear_ = None  # it needs all rows at once
         self._extend_solution(problem, groups=labels, rescaled=rescaled)
         self._judge_instruments(problem, labels, FirstStage(before.first_stage, before.first_stage_rows))
@@ -148,7 +154,7 @@ class IVFitting(IVTables):
             self._add_warnings([warning])
         self._read_slopes()
 
-    def _select_columns(self, problem: Any, groups: np.ndarray | None) -> Choice | None:
+    def _select_columns(self, problem: Any, groups: np.ndarray | None, absorb: Any) -> Choice | None:
         """Leave out controls and instruments that say nothing, where columns are many for the rows; in words."""
         clusters = None if groups is None else coarser(groups) if groups.ndim > 1 else groups
         if clusters is not None and clusters.max() + 1 < FEWEST_CLUSTERS:
@@ -159,6 +165,11 @@ class IVFitting(IVTables):
         columns = count + x.shape[1] - width
         if (self.primal, self.dual) != ("auto", "auto") or columns == 0 or not is_wide(columns, len(y)):
             return None
+        if absorb is not None or "mass" in problem.source.table:
+            levels = None if absorb is None else absorbed_levels(absorb, len(y))[0]
+            mass = masses(problem.source.table)
+            y = equal_rows(y[:, None], mass, levels)[:, 0]
+            x, z = (equal_rows(part, mass, levels) for part in (x, z))
         told = [place - width for each in self._linear_columns() for place in each.coordinates if place >= width]
         controls, instruments = select_columns(y, x[:, :width], x[:, width:], z[:, :count], clusters)
         controls[told] = True
@@ -190,7 +201,10 @@ class IVFitting(IVTables):
         """`coef_`, its standard errors and names, of the columns that f was told to be linear in."""
         if self._is_line or not isinstance(self.uncertainty_, Spread):
             return
-        slopes = slopes_of(self.uncertainty_, self._linear_columns())
+        self._take_slopes(self._linear_columns())
+
+    def _take_slopes(self, columns: list[LinearColumn]) -> None:
+        slopes = slopes_of(self.uncertainty_, columns)
         if slopes is not None:
             self.coef_names_, self.coef_ = slopes.names, slopes.values
             self.coef_stderr_ = np.sqrt(np.diag(slopes.covariance))
@@ -309,6 +323,9 @@ class IVFitting(IVTables):
                 self.coef_names_, self.coef_ = linear.names[:-1], linear.values[:-1]
                 self.coef_stderr_ = np.sqrt(np.diag(linear.covariance))[:-1]
                 self.intercept_ = float(linear.values[-1])
+            elif self.uncertainty_ is not None:  # of more rows
+                self._take_slopes(every_column(codings))
+                self.intercept_ = float(values(self.function_, origin(codings))[0])
             return
         widths = np.cumsum([0, *(coding.dimension for coding in codings)])
         starts = [begin + start for begin, coding in zip(widths, codings, strict=False) for start in coding.starts]

@@ -42,17 +42,32 @@ def linear_columns(linear: Any, codings: Sequence[Coding], settings: Sequence[An
             "linear= says what f is like where its space is chosen, but solver=, primal= or dual= choose it already; "
             "leave either out"
         )
-    known = [each for coding in codings for each in coding.columns]
-    names = [each.name for each in known]
+    known = every_column(codings)
+    names = [each.column.name for each in known]
     own = len(codings[0].columns)
     whole = isinstance(linear, str) and linear == WHOLE and WHOLE not in names
     asked = range(own) if whole else [linear] if isinstance(linear, str | int | np.integer) else list(linear)
-    numbers = sorted({_number(each, names) for each in asked})
-    starts, found = np.cumsum([0, *(each.width for each in known)]), []
-    for number in numbers:
-        begin = int(starts[number])
-        found.append(LinearColumn(known[number], range(begin, begin + known[number].width)))
-    return found
+    return [known[number] for number in sorted({_number(each, names) for each in asked})]
+
+
+def every_column(codings: Sequence[Coding]) -> list[LinearColumn]:
+    """All columns with their coordinates."""
+    # A table without a column that varies has a coordinate all the same.
+    offsets = np.cumsum([0, *(coding.dimension for coding in codings)])
+    return [
+        LinearColumn(column, range(offset + start, offset + start + column.width))
+        for offset, coding in zip(offsets, codings, strict=False)
+        for column, start in zip(coding.columns, coding.starts, strict=True)
+    ]
+
+
+def origin(codings: Sequence[Coding]) -> Floats:
+    """The point (1, d) where numbers are 0 and categories have their first level."""
+    point = np.zeros((1, sum(coding.dimension for coding in codings)))
+    for column, places in every_column(codings):
+        if places:
+            point[0, places[0]] = -column.mean / column.scale if not column.levels else float(len(places) > 1)
+    return point
 
 
 def _number(each: Any, names: Sequence[str]) -> int:

@@ -220,7 +220,9 @@ def maximise(
         return 0.5 * np.sum((some / scales[free]) ** 2) - value, some / scales[free] ** 2 - slope
 
     starts = zip(jax.tree.leaves(start), middles, strict=True)
-    held = _flatten([np.log(np.where(leaf == middle, 1.0, leaf / middle)) for leaf, middle in starts])
+    held = _flatten(
+        [np.log(np.divide(leaf, middle, out=np.ones_like(middle), where=leaf != middle)) for leaf, middle in starts]
+    )
     first = np.clip(held[free], -REACH, REACH)
     bounds = [(-REACH, REACH)] * len(first)
     optimum = optimize.minimize(

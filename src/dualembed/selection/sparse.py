@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso
 
 from dualembed.arrays import Booleans, Floats, Integers
+from dualembed.linear.absorbed import remove_effects
 from dualembed.linear.iv_covariance import sum_by
 
 FEWEST, ROWS_A_COLUMN = 30, 20  # columns up to which all are kept, and rows that each further one needs
@@ -27,6 +28,14 @@ FACTOR = 1.1  # of the penalty over the noise's largest score
 def is_wide(columns: int, rows: int) -> bool:
     """Whether so many columns are too many for so many rows, or clusters of them."""
     return columns > max(FEWEST, rows / ROWS_A_COLUMN)
+
+
+def equal_rows(columns: Floats, mass: Floats, levels: Integers | None = None) -> Floats:
+    """Columns (n, q) whose plain least squares are those of rows with mass (n,), less the effects of levels (n, f)."""
+    if levels is not None:
+        columns = remove_effects(columns, levels, mass)
+    root = np.sqrt(mass / mass.mean())
+    return np.asarray(root[:, None] * (columns - np.average(columns, axis=0, weights=mass)))
 
 
 def select_columns(
