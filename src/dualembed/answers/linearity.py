@@ -13,7 +13,7 @@ from dualembed import checks
 from dualembed.answers.iv_tests import SIZE, IVTest, check_noise
 from dualembed.arrays import Floats
 from dualembed.data.frames import order_at_random
-from dualembed.linear.iv_covariance import sum_by
+from dualembed.linear.clusters import sum_by
 from dualembed.linear.iv_design import FactoredDesign, IVDesign
 from dualembed.linear.two_stage import solve_k_class
 from dualembed.selection.consistency import FEWEST, context_features

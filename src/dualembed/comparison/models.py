@@ -21,8 +21,8 @@ from dualembed.estimators import IVRegressor
 from dualembed.estimators.diagnostics import ReliabilityWarning
 from dualembed.estimators.linear_model import linear_design, term_names
 from dualembed.linear import IVDesign, IVFit, fit_gmm, fit_liml, fit_two_stage
+from dualembed.linear.clusters import sum_by
 from dualembed.linear.iv_columns import INTERCEPT
-from dualembed.linear.iv_covariance import sum_by
 
 VALID = "instruments act through X only"
 STEP = 0.1  # of a column's deviation, to either side, over which a derivative is a difference

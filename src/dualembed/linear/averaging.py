@@ -274,7 +274,7 @@ def _without_folds(
                 warnings.simplefilter("ignore", LinAlgWarning)
                 system = LinearSystem(*means, path.ridges[candidate] * few.mean_square)
                 theta = system.weights()
-                residual = fine.target[groups, :, 0] - fine.cross[groups] @ theta
+                residual = (fine.target[:, :, 0] - fine.cross @ theta)[groups]
                 moves = at @ system.solve(residual.T / fine.count[groups].sum())
                 errors[number, way] = np.mean(np.var(moves, axis=1)) * moves.shape[1]
             weights[number, way] = theta

@@ -10,6 +10,7 @@ import equinox as eqx
 import numpy as np
 
 from dualembed.arrays import Booleans, Floats, Integers
+from dualembed.linear.clusters import sum_by
 from dualembed.spaces.features import FeatureMap, evaluate_functions, moment_features
 
 
@@ -55,7 +56,7 @@ class Functional:
         if self.groups is not None:
             inside = self.groups >= 0
             left = into[self.groups[inside]]
-            np.subtract.at(sums, 1 + left, rows[inside])
+            sums[1:] -= sum_by(left, rows[inside], groups)
             count[1:] -= np.bincount(left, minlength=groups)
         # A group that has all the rows leaves none: what is left of the sample is then the sample itself.
         empty = count == 0

@@ -6,12 +6,26 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
 from dualembed.data.frames import columns_of, group_numbers
 
 FEWEST_UNITS = 10  # that folds are made of, so that none is a single one
+
+
+def sum_by(labels: Integers, values: NDArray[np.floating[Any]], count: int | None = None) -> Floats:
+    """Sums (G, ...) of values (n, ...) over the rows of each label, for `count` labels or as many as there are.
+
+    >>> sum_by(np.array([0, 1, 0]), np.array([1.0, 2.0, 3.0]))
+    array([4., 2.])
+    """
+    rows, rest = len(labels), values.shape[1:]
+    count = int(labels.max()) + 1 if count is None else count
+    indicator = sparse.csr_matrix((np.ones(rows), (labels, np.arange(rows))), shape=(count, rows))
+    return np.asarray(indicator @ values.reshape(rows, int(np.prod(rest)))).reshape(count, *rest)
 
 
 def cluster_numbers(name: str, given: Any, rows: int) -> tuple[Integers, tuple[str, ...]]:

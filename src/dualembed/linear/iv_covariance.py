@@ -8,11 +8,11 @@ import itertools
 from typing import final
 
 import numpy as np
-from scipy import sparse
 
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
 from dualembed.linear.absorbed import nested
+from dualembed.linear.clusters import sum_by
 from dualembed.linear.iv_design import FactoredDesign
 
 SINGULAR = 1e-9  # share of a direction's inner product that rows left out may leave, below which nothing is known of it
@@ -241,12 +241,6 @@ def can_leave_out(design: FactoredDesign) -> bool:
     if len(design.clusters) != 1:
         return False
     return design.effects is None or all(nested(each, design.clusters[0]) for each in design.effects.T)
-
-
-def sum_by(labels: Integers, values: Floats) -> Floats:
-    """Sums (G, r) of values (n, r) over the rows of each label."""
-    rows = len(labels)
-    return sparse.csr_matrix((np.ones(rows), (labels, np.arange(rows))), shape=(int(labels.max()) + 1, rows)) @ values
 
 
 def leave_out_clusters(design: FactoredDesign) -> Floats:

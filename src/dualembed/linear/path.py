@@ -17,6 +17,7 @@ from scipy.linalg import LinAlgWarning
 
 from dualembed.arrays import Floats, Integers
 from dualembed.linear.candidates import Functional, RidgePath
+from dualembed.linear.clusters import sum_by
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
 from dualembed.spaces.features import FeatureMap, evaluate_functions, mean_features
@@ -220,8 +221,7 @@ class Average(eqx.Module):
         exact = jackknife(values, self.shares)
         if len(self.into) == len(self.shares):
             return exact
-        few = np.zeros((*influence.shape[:-1], len(self.shares)))
-        np.add.at(np.moveaxis(few, -1, 0), self.into, np.moveaxis(influence, -1, 0))
+        few = np.moveaxis(sum_by(self.into, np.moveaxis(influence, -1, 0), len(self.shares)), 0, -1)
         coarse, fine = _variance_of_sum(few), _variance_of_sum(influence)
         ratio = np.divide(exact, coarse, out=np.ones_like(exact), where=coarse > 0)
         return np.where((coarse > 0) & np.isfinite(exact), fine * np.maximum(ratio, 1.0), exact)

@@ -11,7 +11,8 @@ from dualembed import checks
 from dualembed.arrays import Floats, Integers
 from dualembed.data.following import as_times
 from dualembed.data.frames import group_numbers
-from dualembed.linear.iv_covariance import Covariance, sum_by
+from dualembed.linear.clusters import sum_by
+from dualembed.linear.iv_covariance import Covariance
 from dualembed.linear.iv_design import FactoredDesign
 
 FEWEST_TIMES = 20  # of a path

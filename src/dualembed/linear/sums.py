@@ -14,7 +14,7 @@ from scipy.linalg import blas
 from dualembed.arrays import Floats, Integers
 from dualembed.data.frames import group_numbers
 from dualembed.linear.candidates import RidgePath
-from dualembed.linear.clusters import coarser, is_two_way, positive_part, signed_ways, units_of
+from dualembed.linear.clusters import coarser, is_two_way, positive_part, signed_ways, sum_by, units_of
 from dualembed.problems.base import TILE, Problem, Terms, finite_data, iter_terms
 from dualembed.sources import Sample
 from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features, to_numpy
@@ -189,9 +189,7 @@ class Sums:
         count = int(places.max()) + 1
 
         def added(values: NDArray[np.floating[Any]]) -> Floats:
-            total = np.zeros((count, *values.shape[1:]))
-            np.add.at(total, places, values)
-            return total
+            return sum_by(places, values, count)
 
         dual = self.dual if len(self.dual) == 1 else added(self.dual)
         parts: dict[str, Any] = {
@@ -399,7 +397,7 @@ def _iter_scores(
         if sums is None or labels is None:
             yield scores, count
         else:
-            np.add.at(sums, labels[rows], scores)
+            sums += sum_by(labels[rows], scores, len(sums))
     if sums is not None:
         yield sums, total
 

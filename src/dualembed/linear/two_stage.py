@@ -15,7 +15,8 @@ from scipy.stats import norm, t
 from dualembed import checks
 from dualembed.arrays import Floats
 from dualembed.estimates import check_level, format_estimate
-from dualembed.linear.iv_covariance import ClusterJackknife, Covariance, default_covariance, sum_by
+from dualembed.linear.clusters import sum_by
+from dualembed.linear.iv_covariance import ClusterJackknife, Covariance, default_covariance
 from dualembed.linear.iv_design import FactoredDesign, IVDesign
 from dualembed.linear.iv_rank import COLLINEAR, Dropped
 

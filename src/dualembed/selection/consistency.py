@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from dualembed import checks
 from dualembed.arrays import Floats
 from dualembed.kernels import Gaussian, Kernel, median_bandwidth
+from dualembed.linear.clusters import sum_by
 from dualembed.linear.sums import number_groups
 from dualembed.problems.base import Problem
 from dualembed.selection.honest_score import checked_terms, values_at
@@ -147,6 +148,4 @@ def _sums(scores: Floats, groups: ArrayLike | None) -> Floats:
         raise checks.InputError(f"the test needs at least {FEWEST} {what}, not {count}")
     if count == len(scores):
         return scores
-    sums = np.zeros((count, scores.shape[1]))
-    np.add.at(sums, numbers, scores)
-    return sums
+    return sum_by(numbers, scores, count)

@@ -18,7 +18,7 @@ from sklearn.linear_model import Lasso
 
 from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.linear.absorbed import remove_effects
-from dualembed.linear.iv_covariance import sum_by
+from dualembed.linear.clusters import sum_by
 
 FEWEST, ROWS_A_COLUMN = 30, 20  # columns up to which all are kept, and rows that each further one needs
 ROUNDS = 5  # of the residuals and the lasso in turn
