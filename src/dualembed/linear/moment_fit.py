@@ -307,6 +307,11 @@ class MixturePrior(eqx.Module):
     landmarks: Floats
     reduction: Floats
 
+    @property
+    def is_trend(self) -> bool:
+        """Whether f is more likely than not a polynomial, without a smooth part."""
+        return bool(np.sum(self.shares[self.amplitudes == 0]) > 0.5)
+
     def covariances(self) -> Iterator[tuple[float, float, Floats]]:
         """(share, error share, covariance (m, m) of the weights) of each hypothesis.
 

@@ -83,7 +83,9 @@ def choose_by_evidence(
         weighed = dataclasses.replace(weighed, features=TransformedMap(primal, weighed.features.transform))
         dual_penalty, predicting = prediction_penalty(sums)
         slopes = weighed.slopes if np.all(sample.weights >= 0) else None
-        sums, multiplying = choose_products(weighed.sums, weighed.variance / sums.rows, dual_penalty, slopes=slopes)
+        few = SEARCH.few_moments_of_trends if weighed.prior.is_trend else SEARCH.few_moments
+        penalty = weighed.variance / sums.rows
+        sums, multiplying = choose_products(weighed.sums, penalty, dual_penalty, slopes=slopes, few=few)
         if partially_linear:
             sums, multiplying = sums.merged(), dataclasses.replace(multiplying, answer=FEW_MOMENTS)
         fit = _solve(weighed, dual, sums, dual_penalty, noise=noise)
