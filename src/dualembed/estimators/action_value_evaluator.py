@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Task
 from dualembed.data.coding import Coding
-from dualembed.data.frames import as_column, first_rows, step_numbers
-from dualembed.data.policies import TOLERANCE, GaussianPolicy
+from dualembed.data.frames import as_column, count_rows, first_rows, levels_of, step_numbers
+from dualembed.data.policy_forms import Choices, RowPolicy, choices_at, form_of, is_names, named_rows, settled
 from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
 from dualembed.estimators.diagnostics import low_overlap
@@ -25,6 +26,8 @@ from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import evaluate_features
 
 ACTIONS = 12  # that are compared
+MOST_ACTIONS = 512  # of one kind each
+AT_ROWS = {"states": "policy", "next_states": "next_policy"}  # columns of a table with what a policy does at its rows
 
 
 class ActionValueEvaluator(PolicyValueEstimator):
@@ -36,9 +39,11 @@ class ActionValueEvaluator(PolicyValueEstimator):
     ----------
     discount : float, default=0.99
         By how much a reward counts less a step later; part of the problem.
-    policy : callable or GaussianPolicy, optional
+    policy : callable, classifier, agent, GaussianPolicy, dict, tuple, array or names, optional
         The evaluated policy: a function from states, as they are given to `fit`, to probabilities (n, A) of actions
-        numbered from 0, or to actions (n,) or (n, a). Without it give `next_actions` to `fit`.
+        numbered from 0, or to actions (n,) or (n, a); what has `predict_proba`, with its classes as actions, or
+        `predict`; a dictionary from states to either; a pair of tables, for the rows' states and next states; or names
+        of columns of the log (docs/guide.md). Without it give `next_actions` to `fit`.
     reward_known : bool, default=False
         Whether the reward is a function of state and action, which makes errors easier to tell.
     solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
@@ -216,7 +221,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     def _value_at(self, initial_states: Any) -> Question:
         points, strays = self._coding().locate(initial_states)
-        actions, shares = self._policy_actions(initial_states)
+        actions, shares = self._policy_actions(self._asked(initial_states))
         pairs = _pairs(points, actions)
         words = "the policy's value over the given initial states"
         return Question.mean(words, pairs, shares, np.full(len(pairs), -1), strays)
@@ -280,6 +285,40 @@ class ActionValueEvaluator(PolicyValueEstimator):
         """Next actions too, where no policy says what they are."""
         return self.task.derives if self.policy is None else ("next_states",)
 
+    def _arranged(self, table: Table) -> Table:
+        """With what the policy does at the rows, where it is known there alone; of one step, with next states."""
+        columns = dict(table.columns)
+        policy = named_rows(self.policy, table.source, follows=table.next_states is None) if self._named(table) else None
+        form = policy or form_of(self.policy)
+        if isinstance(form, RowPolicy):
+            columns["policy"] = form.states
+            if form.next_states is not None:
+                columns["next_policy"] = form.next_states
+            elif table.next_states is not None and self.discount:
+                raise checks.InputError(
+                    "the policy is a table of what it does at states alone, but its value needs what it does at next "
+                    "states too; give a pair of tables, policy=(at_states, at_next_states), or a function of states"
+                )
+        if self._one_step(table) and table.next_states is None and table.states is not None:
+            # What follows does not count: the row's own state and action stand in its place.
+            columns |= {"next_states": table.states, "next_actions": table.actions}
+        return dataclasses.replace(table, columns=columns).arranged(self._derives)
+
+    def _named(self, table: Table) -> bool:
+        """Whether the policy is given by names of columns, which the table must then have come with."""
+        if not is_names(self.policy) or "policy" in table.columns:
+            return False
+        if table.source is None:
+            raise checks.InputError(
+                f"policy={self.policy!r} names columns of the log; give the log as one table, fit(log), or the policy "
+                "as a pair of tables, (at_states, at_next_states)"
+            )
+        return True
+
+    def _one_step(self, table: Table) -> bool:
+        """Whether nothing follows that counts, and every row is a start of its own."""
+        return not self.discount and table.episodes is None
+
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
         if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
@@ -289,10 +328,11 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     def _headline(self, problem: Any, table: Table) -> Headline | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
-        if table.episodes is None or self.policy is None:
+        if self.policy is None or (table.episodes is None and not self._one_step(table)):
             return None
-        rows = first_rows(table.episodes)
-        actions, shares = self._policy_actions(table.states)
+        every = len(problem.source.table["state"])
+        rows = np.arange(every) if table.episodes is None else first_rows(table.episodes)
+        actions, shares = self._policy_actions(self._choices(table, "states", table.states))
         return Headline(_pairs(problem.source.table["state"][rows], actions[rows]), shares[rows], rows)
 
     def _question_of(self, problem: Any, table: Table) -> Question | None:
@@ -351,66 +391,59 @@ class ActionValueEvaluator(PolicyValueEstimator):
                 "a policy must be given, or the next_actions that it takes at the next states; without next_states "
                 "both are those of the next row of the episode"
             )
-        elif isinstance(self.policy, GaussianPolicy):
-            discrete = False
-        elif discrete and (shares := self._asked(codings["states"].renamed(table.next_states))).ndim == 2:
-            if _labels_of(table.actions):
-                raise checks.InputError(
-                    "a policy that gives probabilities has actions numbered from 0, but the actions here are labels; "
-                    "number them, or let the policy give labels"
-                )
-            tables.append(np.arange(shares.shape[1]))
-        elif discrete:
-            tables.append(shares)
-        return codings | {"actions": Coding.fit("actions", *tables, categorical=discrete or None)}
+        else:
+            choices = self._choices(table, "next_states", codings["states"].renamed(table.next_states))
+            discrete = _among(choices, table.actions, discrete)
+            if discrete and choices.labels is None:
+                tables.append(choices.actions[:, 0])
+            elif discrete and not _labels_of(table.actions):
+                tables.append(np.asarray(choices.labels))
+        most = MOST_ACTIONS if discrete else MOST_LEVELS
+        return codings | {"actions": Coding.fit("actions", *tables, categorical=discrete or None, most=most)}
 
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         states, actions = super()._decoded(points)
         return states, actions[:, 0] if np.ndim(actions) == 2 and actions.shape[1] == 1 else actions
 
-    def _asked(self, states: Any) -> np.ndarray:
-        if not callable(self.policy):
-            raise checks.InputError(f"policy must be a function of states, not {self.policy!r}")
-        given = np.asarray(self.policy(states))
-        if given.ndim not in (1, 2):
+    def _choices(self, table: Table, role: str, states: Any) -> Choices:
+        """What the policy does at the states or next states of the rows of a table."""
+        rows = count_rows(states)
+        if (given := table.columns.get(AT_ROWS[role])) is not None:
+            return choices_at(given, rows, _distinct(table.actions))
+        return self._asked(states)
+
+    def _asked(self, states: Any) -> Choices:
+        """What the policy does at any states."""
+        form = form_of(self.policy)
+        if form is None or isinstance(form, RowPolicy):
             raise checks.InputError(
-                "policy must give an action, or probabilities of all, for each state, (n,) or (n, actions), but gave "
-                f"shape {given.shape}"
+                "a policy given by tables or columns is known at the rows of its log alone, with as many rows and no "
+                "others; ask about these, or give the policy as a function of states"
             )
-        return given
+        return form.at(states)
 
     @property
     def _acted(self) -> bool:
         return self.policy is None and self.starts_ is not None and self.starts_.words == AT_STARTS
 
-    def _policy_actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(coded actions (n, J, a), probabilities (n, J)) that the policy has at the states."""
-        if isinstance(self.policy, GaussianPolicy):
-            drawn, shares = self.policy.actions(states)
-            return self.actions_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*shares.shape, -1), shares
-        given = self._asked(states)
+    def _policy_actions(self, choices: Choices) -> tuple[np.ndarray, np.ndarray]:
+        """(coded actions (n, J, a), probabilities (n, J)) of what the policy does."""
         levels = self.actions_.columns[0].levels if len(self.actions_.columns) == 1 else ()
-        if levels and given.ndim == 2 and given.shape[1] not in (1, len(levels)):
-            raise checks.InputError(
-                f"the policy gives probabilities of {given.shape[1]} actions, but there are {len(levels)}: "
-                f"{', '.join(map(str, levels[:8]))}; give one for each, 0 for those it does not take"
-            )
-        if levels and given.ndim == 2 and given.shape[1] == len(levels):
-            shares = given.astype(np.float64)
-            if np.any(shares < 0) or np.abs(shares.sum(axis=1) - 1).max() > TOLERANCE:
-                raise checks.InputError(
-                    "the policy's probabilities must not be negative and must sum to one in each row"
-                )
-            every = self.actions_.encode(np.asarray(levels))
-            return np.repeat(every[None], len(given), axis=0), shares
-        return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
+        found = settled(choices, levels, discrete=bool(levels))
+        if found.labels is not None:
+            every = self.actions_.encode(np.asarray(found.labels))
+            return np.broadcast_to(every, (len(found.shares), *every.shape)), found.shares
+        actions = np.asarray(found.actions)
+        flat = actions.reshape(-1, *actions.shape[2:])
+        return self.actions_.encode(flat).reshape(*found.shares.shape, -1), found.shares
 
     def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> ActionValue:
         rows = len(columns["state"])
         if table.next_actions is not None:
             actions, shares = self.actions_.encode(table.next_actions)[:, None], np.ones((rows, 1))
         else:
-            actions, shares = self._policy_actions(self.coding_.renamed(table.next_states))
+            following = self._choices(table, "next_states", self.coding_.renamed(table.next_states))
+            actions, shares = self._policy_actions(following)
         columns |= {
             "action": self.actions_.encode(table.actions),
             "reward": as_column("rewards", table.rewards, rows),
@@ -428,6 +461,23 @@ class ActionValueEvaluator(PolicyValueEstimator):
 def _labels_of(actions: Any) -> bool:
     """Whether actions are text."""
     return np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions).dtype.kind in "OUS"
+
+
+def _distinct(actions: Any) -> list[Any]:
+    """The different actions of a log, where they are of one column."""
+    given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
+    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    return np.unique(levels_of(given).astype(str)).tolist() if given.ndim == 1 and given.dtype.kind in "OUS" else []
+
+
+def _among(choices: Choices, actions: Any, discrete: bool) -> bool:
+    """Whether actions are of one kind each: the log's are, or a policy has probabilities of each of many numbers."""
+    if choices.labels is None:
+        return discrete and choices.actions is not None and choices.actions.shape[1:] == (1,)
+    if discrete or choices.numbered is False:
+        return discrete or not np.ndim(actions) > 1
+    given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions).astype(np.float64)
+    return given.ndim == 1 and len(choices.labels) > MOST_LEVELS and bool(np.all(np.isin(given, choices.labels)))
 
 
 def _discrete(actions: Any) -> bool:
