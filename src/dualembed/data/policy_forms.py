@@ -16,7 +16,8 @@ import numpy as np
 from dualembed import checks
 from dualembed.data.columns import select_columns
 from dualembed.data.frames import Frame, columns_of, levels_of, names_of, select
-from dualembed.data.policies import GaussianPolicy, check_distributions, numbers
+from dualembed.data.gaussian_policy import GaussianPolicy
+from dualembed.data.probabilities import check_distributions, numbers
 
 FORMS = (
     "a function of states, an object with predict_proba or predict, a GaussianPolicy, a dictionary from states to "
@@ -251,6 +252,8 @@ def choices_at(table: Any, rows: int, levels: Sequence[Any] = ()) -> Choices:
     known = {str(level): level for level in levels}
     if all(name in known for name in names):
         return labelled(shares, tuple(known[name] for name in names))
+    if not known and all(name.isdecimal() for name in names):
+        return labelled(shares, tuple(map(int, names)))
     if any(name in known for name in names) or any(isinstance(level, str) for level in levels):
         strange = next(name for name in names if name not in known)
         raise checks.InputError(

@@ -288,7 +288,9 @@ class ActionValueEvaluator(PolicyValueEstimator):
     def _arranged(self, table: Table) -> Table:
         """With what the policy does at the rows, where it is known there alone; of one step, with next states."""
         columns = dict(table.columns)
-        policy = named_rows(self.policy, table.source, follows=table.next_states is None) if self._named(table) else None
+        policy = (
+            named_rows(self.policy, table.source, follows=table.next_states is None) if self._named(table) else None
+        )
         form = policy or form_of(self.policy)
         if isinstance(form, RowPolicy):
             columns["policy"] = form.states
@@ -464,7 +466,7 @@ def _labels_of(actions: Any) -> bool:
 
 
 def _distinct(actions: Any) -> list[Any]:
-    """The different actions of a log, where they are of one column."""
+    """The different actions of a log, where they are labels."""
     given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
     return np.unique(levels_of(given).astype(str)).tolist() if given.ndim == 1 and given.dtype.kind in "OUS" else []
