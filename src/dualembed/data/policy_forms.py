@@ -247,7 +247,9 @@ def choices_at(table: Any, rows: int, levels: Sequence[Any] = ()) -> Choices:
     if names is None or (len(names) == 1 and not isinstance(table, Mapping)):
         return choices_of(np.asarray(table), rows)
     columns = columns_of(table, "the policy")[1]
-    shares = np.stack([numbers(f"the policy's column {name}", column) for name, column in zip(names, columns, strict=True)], axis=1)
+    shares = np.stack(
+        [numbers(f"the policy's column {name}", column) for name, column in zip(names, columns, strict=True)], axis=1
+    )
     _check_rows(shares, rows)
     known = {str(level): level for level in levels}
     if all(name in known for name in names):

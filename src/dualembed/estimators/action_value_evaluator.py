@@ -17,6 +17,7 @@ from dualembed.data.table import Table
 from dualembed.estimators.diagnostics import low_overlap
 from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, PolicyValueEstimator
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
+from dualembed.linear.averaging import Groups
 from dualembed.linear.candidates import Functional, Headline
 from dualembed.linear.moment_fit import MomentFit
 from dualembed.problems import ActionValue
@@ -115,6 +116,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
     )
 
     _once_positional = ("terminated", "episodes", "next_actions")
+    left_out_groups_: np.ndarray | None = None  # (n,), the number of the left-out group of each row of one step
 
     def __init__(
         self,
@@ -316,6 +318,10 @@ class ActionValueEvaluator(PolicyValueEstimator):
                 "as a pair of tables, (at_states, at_next_states)"
             )
         return True
+
+    def _add_returns(self, problem: Any, labels: Any, groups: Groups) -> None:
+        """Keep by what groups each row was left out, where rows are of one step: what it shows is then news to f."""
+        self.left_out_groups_ = groups.left_out if not self.discount else None
 
     def _one_step(self, table: Table) -> bool:
         """Whether nothing follows that counts, and every row is a start of its own."""
