@@ -52,6 +52,7 @@ class Joint:
         """
         h = 1 / self.shares
         alone = h * self.values[:, None] - (h - 1) * self.replicates  # (P, K)
+        alone += (self.values - alone @ self.shares)[:, None]  # of answers that are no plain means of what groups show
         picked = np.argmax(self.replicates, axis=0)
         own = alone[picked, np.arange(len(h))]
         value = float(self.shares @ own)

@@ -65,7 +65,8 @@ class ClassifierForm(PolicyForm):
         self.classifier = classifier
 
     def at(self, states: Any) -> Choices:
-        table = states if names_of(states) is not None else _rows(states)
+        named = hasattr(self.classifier, "feature_names_in_") and names_of(states) is not None
+        table = states if named else _rows(states)
         shares = numbers("what the policy's predict_proba gives", self.classifier.predict_proba(table))
         classes = getattr(self.classifier, "classes_", None)
         if classes is None:
@@ -93,10 +94,10 @@ class AgentForm(PolicyForm):
         except (TypeError, ValueError):
             known = {}
         self.options = {"deterministic": True} if "deterministic" in known else {}
-        self.fitted = hasattr(agent, "n_features_in_") or hasattr(agent, "feature_names_in_")
+        self.named = hasattr(agent, "feature_names_in_")
 
     def at(self, states: Any) -> Choices:
-        table = states if self.fitted and names_of(states) is not None else _rows(states)
+        table = states if self.named and names_of(states) is not None else _rows(states)
         given = self.agent.predict(table, **self.options)
         given = given[0] if isinstance(given, tuple) and len(given) == 2 else given
         found = np.asarray(given)
@@ -247,9 +248,8 @@ def choices_at(table: Any, rows: int, levels: Sequence[Any] = ()) -> Choices:
     if names is None or (len(names) == 1 and not isinstance(table, Mapping)):
         return choices_of(np.asarray(table), rows)
     columns = columns_of(table, "the policy")[1]
-    shares = np.stack(
-        [numbers(f"the policy's column {name}", column) for name, column in zip(names, columns, strict=True)], axis=1
-    )
+    named = zip(names, columns, strict=True)
+    shares = np.stack([numbers(f"the policy's column {name}", column) for name, column in named], axis=1)
     _check_rows(shares, rows)
     known = {str(level): level for level in levels}
     if all(name in known for name in names):

@@ -28,8 +28,8 @@ def estimated_propensities(
     Four classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
     their squares and products too (where there are at most 15), boosted trees, and these calibrated on rows of their
     own. Each row's estimate comes from a fit to the other folds, so no row explains itself; the classifier with the
-    lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10 rows gets its share of rows in every state. Small probabilities
-    are smoothed, so a poor overlap may look better than it is.
+    lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10 rows gets its share of rows in
+    every state. Small probabilities are smoothed, so a poor overlap may look better than it is.
 
     Parameters
     ----------
