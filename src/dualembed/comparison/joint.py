@@ -36,19 +36,27 @@ class Joint:
 
         It is a quantile of the largest of their errors, which vary together as what groups of rows add to them does.
         """
-        moves = self.influence - self.influence.mean(axis=1, keepdims=True)
-        if moves.shape[1] > MOST_MOVES:
-            owner = np.random.default_rng(0).permutation(moves.shape[1]) % MOST_MOVES
-            moves = np.stack([np.bincount(owner, own, minlength=MOST_MOVES) for own in moves])
+        moves = self._moves
         first, second = np.triu_indices(len(moves), 1)
         every = np.concatenate([moves, moves[first] - moves[second]])
         return max(pointwise(level, self.freedom), largest_quantile(every, level, freedom=self.freedom))
+
+    @property
+    def _moves(self) -> Floats:
+        """What groups of rows add to the values, of mean 0: (P, F), rows that are many being put together."""
+        moves = self.influence - self.influence.mean(axis=1, keepdims=True)
+        if moves.shape[1] <= MOST_MOVES:
+            return np.asarray(moves)
+        owner = np.random.default_rng(0).permutation(moves.shape[1]) % MOST_MOVES
+        return np.stack([np.bincount(owner, own, minlength=MOST_MOVES) for own in moves])
 
     def best(self) -> tuple[float, float, Floats]:
         """(the value of the best, its standard error, how often each policy was picked (P,)).
 
         For each left-out group a policy is picked by all other groups, and judged by that group alone: what it shows is
-        its pseudo-value. So no policy is judged by the rows that it was picked by.
+        its pseudo-value. So no policy is judged by the rows that it was picked by, and the value is not flattered. But
+        picks vary together, so that it varies by more than one value does: its error is widened until the interval is
+        one that holds for all policies at once that the data do not tell from the best.
         """
         h = 1 / self.shares
         alone = h * self.values[:, None] - (h - 1) * self.replicates  # (P, K)
@@ -58,7 +66,19 @@ class Joint:
         value = float(self.shares @ own)
         counts = np.bincount(picked, weights=self.shares, minlength=len(self.values))
         variance = float(np.mean((own - value) ** 2 / (h - 1)))
-        return value, float(np.sqrt(max(variance, counts @ self.stderrs**2))), counts
+        stderr = float(np.sqrt(max(variance, counts @ self.stderrs**2)))
+        return value, stderr * self._widening(), counts / counts.sum()
+
+    def _widening(self, level: float = 0.95) -> float:
+        """By how much intervals are wider that hold for all policies at once that may be the best."""
+        moves, place = self._moves, int(np.argmax(self.values))
+        apart = moves[place] - moves
+        errors = np.sqrt(np.sum(apart**2, axis=1) * moves.shape[1] / max(moves.shape[1] - 1, 1))
+        near = self.values[place] - self.values <= self.quantile(level) * errors
+        if near.sum() < 2:
+            return 1.0
+        plain = pointwise(level, self.freedom)
+        return max(1.0, largest_quantile(moves[near], level, freedom=self.freedom) / plain)
 
 
 def pointwise(level: float, freedom: float | None) -> float:

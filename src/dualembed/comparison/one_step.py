@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from dualembed.estimates import Estimate
 from dualembed.estimators import ActionValueEvaluator
 from dualembed.estimators.action_value_evaluator import MOST_ACTIONS
 from dualembed.linear.path import Estimates, jackknife
+from dualembed.tuning import SEARCH
 
 FEWEST_UNITS = 100  # rows or groups, below which the error of a mean has so few degrees of freedom
 ORDERS = ("next_states", "episodes", "time", "terminated", "truncated")
@@ -63,8 +65,11 @@ def is_one_step(table: Table, discount: float) -> bool:
 def one_step_values(table: Table, policies: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Compared]:
     """The expected reward of each policy."""
     asked = {name: _asked(policy, table) for name, policy in policies.items()}
-    rounds = _learnt(table, [each for each in asked.values() if each is not None], options)
-    return {name: _value(rounds, each) for name, each in asked.items()}
+    actions = _actions(table)
+    levels = _levels(actions, [each for each in asked.values() if each is not None])
+    known = {name: None if each is None else settled(each, levels, discrete=True) for name, each in asked.items()}
+    rounds = _learnt(table, actions, levels, options)
+    return {name: _value(rounds, each) for name, each in known.items()}
 
 
 def _asked(policy: Any, table: Table) -> Choices | None:
@@ -85,17 +90,15 @@ def _asked(policy: Any, table: Table) -> Choices | None:
     return choices_at(form.states, rows, levels)
 
 
-def _learnt(table: Table, asked: Sequence[Choices], options: Mapping[str, Any]) -> Rounds:
-    """What is learnt of rewards, which is of use to all policies."""
+def _actions(table: Table) -> np.ndarray:
+    """The logged actions, (n,) or (n, a)."""
     given = np.asarray(table.actions.to_numpy() if hasattr(table.actions, "to_numpy") else table.actions)
-    actions = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
-    levels = _levels(actions, asked)
+    return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+
+
+def _learnt(table: Table, actions: np.ndarray, levels: tuple[Any, ...], options: Mapping[str, Any]) -> Rounds:
+    """What is learnt of rewards, which is of use to all policies."""
     rows = count_rows(table.states)
-    if not levels:
-        raise checks.InputError(
-            "policies of one-step decisions are compared where actions are labels or whole numbers, each with its "
-            "probability; put actions that are measured into bins"
-        )
     known = {level: f"{place:04d}" for place, level in enumerate(levels)}
     named = np.array([known[each] for each in levels_of(actions).tolist()], dtype=object)
     columns = {"states": table.states, "actions": named, "rewards": table.rewards}
@@ -111,14 +114,18 @@ def _learnt(table: Table, asked: Sequence[Choices], options: Mapping[str, Any]) 
 
 
 def _levels(actions: np.ndarray, asked: Sequence[Choices]) -> tuple[Any, ...]:
-    """The different actions of the log, in order; none where they are measured numbers."""
+    """The different actions of the log, in order; refused where they are measured numbers."""
+    refused = checks.InputError(
+        "policies of one-step decisions are compared where actions are labels or whole numbers, each with its "
+        "probability; put actions that are measured into bins"
+    )
     if actions.ndim != 1:
-        return ()
+        raise refused
     found = sorted(set(levels_of(actions).tolist()), key=lambda level: (str(type(level)), level))
     whole = all(isinstance(level, str | bool) or float(level).is_integer() for level in found)
     most = MOST_ACTIONS if any(each.labels is not None for each in asked) else MOST_LEVELS
     if not whole or len(found) > most:
-        return ()
+        raise refused
     counts = [each.shares.shape[1] for each in asked if each.numbered]
     if counts and not any(isinstance(level, str) for level in found) and max(found) < max(counts):
         found = list(range(max(counts)))  # some of which were never taken
@@ -142,18 +149,17 @@ def _value(rounds: Rounds, choices: Choices | None) -> Compared:
         scores, ratios = rewards, np.ones(len(rewards))
         rivals = {"mean of rewards": Estimate(float(rewards.mean()), clustered(rewards, units))}
         return _compared(rounds, scores, ratios, rivals, 0.0)
-    found = settled(choices, rounds.levels, discrete=True)
-    taken = taken_shares(found, rounds.actions)
+    taken = taken_shares(choices, rounds.actions)
     ratios = taken / rounds.behaviour.values
     if not ratios.any():
         raise checks.InputError(
             "a policy never takes a logged action: the log says nothing about it; compare policies closer to it"
         )
-    predicted, direct, whole = _predictions(rounds, found)
+    predicted, direct, whole = _predictions(rounds, choices)
     scores = _scores(rewards, ratios, predicted, direct, rounds.groups)
     again = _estimated_again(rounds, taken, predicted, direct)
     rivals = _rivals(rounds, taken, ratios, direct_value(whole, rounds.groups))
-    strange = float(1 - _on_known(rounds, found).mean())
+    strange = float(1 - _on_known(rounds, choices).mean())
     return _compared(rounds, scores, ratios, rivals, strange, again)
 
 
@@ -276,8 +282,13 @@ def _compared(
     guessed = strange * float(np.std(rounds.rewards))
     stderr = float(np.sqrt(max(plain**2, again) + guessed**2))
     used = overlap(ratios)
-    size = max(abs(value), float(np.std(rounds.rewards)), np.finfo(float).tiny)
-    judged = judge(negative=None, outside=strange, relative=stderr / size, finite=True)
+    fit = rounds.model.paths_
+    size = max(abs(value), 0.0 if fit is None else fit.size, np.finfo(float).tiny)
+    spread = Estimates(np.asarray(value), np.asarray(plain**2), np.asarray(0.0), np.asarray(0.0), replicates, totals)
+    # By few groups of rows, as other answers are: most rows of rare rewards alone say nothing, which is no worry.
+    few = np.bincount(np.random.default_rng(0).permutation(len(totals)) % min(SEARCH.groups, len(totals)), totals)
+    carried = dataclasses.replace(spread, influence=few).carried
+    judged = judge(negative=None, outside=strange, relative=stderr / size, finite=True, carried=carried)
     warnings = [*judged.warnings, *([used.warning] if used.warning else [])]
     answer = Answer(
         value,
@@ -289,5 +300,4 @@ def _compared(
         effective=used.share,
         because=judged.because,
     )
-    spread = Estimates(np.asarray(value), np.asarray(plain**2), np.asarray(0.0), np.asarray(0.0), replicates, totals)
     return Compared(answer, spread, rounds.shares, rivals, used.share)
