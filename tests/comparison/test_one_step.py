@@ -118,7 +118,8 @@ def test_estimated_propensities_stand_in_for_logged_ones() -> None:
 def test_propensities_are_estimated_anew_without_each_group() -> None:
     log = bandit(0)
     found = estimate_propensities(log["states"], log["actions"], folds=4)
-    assert found.replicates is not None and found.groups is not None
+    assert found.replicates is not None
+    assert found.groups is not None
     kept = found.groups != 2
     assert np.any(found.replicates[2][kept] != found.values[kept])
     assert np.mean(np.abs(found.replicates[2][kept] - log["propensities"][kept])) < 0.09

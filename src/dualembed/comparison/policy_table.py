@@ -241,8 +241,23 @@ class Comparison:
         return tuple(dict.fromkeys([*self.notes, *own]))
 
     def __str__(self) -> str:
-        rows = self.table()
-        heads = ("", "estimator", "value", "± error", "95 % interval", "rows used", "verdict")
+        return self.text()
+
+    def text(self, level: float = 0.95) -> str:
+        """Write the table out, with what is best and what to worry about.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Level of the intervals.
+
+        Returns
+        -------
+        str
+            The lines.
+        """
+        rows = self.table(level)
+        heads = ("", "estimator", "value", "± error", f"{100 * level:g} % interval", "rows used", "verdict")
         cells = [heads, *(_cells(row) for row in rows)]
         widths = [max(len(row[place]) for row in cells) for place in range(len(heads))]
         lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]

@@ -347,8 +347,12 @@ def settled(choices: Choices, levels: Sequence[Any], *, discrete: bool) -> Choic
             f"the policy takes the action {strange!r}, which the log never shows (there are "
             f"{checks.some(map(str, levels))}){checks.nearest(str(strange), map(str, levels))}"
         )
-    labels = tuple(label for label, seen in zip(choices.labels, known, strict=True) if seen)
-    return Choices(choices.shares[:, known], labels)
+    places = {label: place for place, label in enumerate(choices.labels)}
+    shares = np.zeros((len(choices.shares), len(levels)))  # of all actions in their order, however they were given
+    for place, level in enumerate(levels):
+        if level in places:
+            shares[:, place] = choices.shares[:, places[level]]
+    return Choices(shares, tuple(levels))
 
 
 def taken_shares(choices: Choices, actions: np.ndarray) -> np.ndarray:
