@@ -33,7 +33,8 @@ class Agent:
     """As d3rlpy's: an action for each row of an array."""
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        assert isinstance(x, np.ndarray) and x.ndim == 2
+        assert isinstance(x, np.ndarray)
+        assert x.ndim == 2
         return (x[:, 0] > 0).astype(int)
 
 
@@ -74,7 +75,8 @@ def test_agents_act_without_chance(agent: Any) -> None:
     for states in (STATES, STATES[:, 0], pd.DataFrame(STATES, columns=["place"])):
         found = asked(agent).at(states)
         assert found.shares.tolist() == [[1.0]] * 4
-        assert found.actions is not None and found.actions[:, 0].tolist() == [0, 1, 1, 0]
+        assert found.actions is not None
+        assert found.actions[:, 0].tolist() == [0, 1, 1, 0]
 
 
 def test_actions_of_several_numbers_stay_together() -> None:
@@ -83,7 +85,8 @@ def test_actions_of_several_numbers_stay_together() -> None:
             return np.column_stack([x[:, 0], -x[:, 0]])
 
     found = asked(Arm()).at(STATES)
-    assert found.actions is not None and found.actions.shape == (4, 1, 2)
+    assert found.actions is not None
+    assert found.actions.shape == (4, 1, 2)
     by_function = settled(asked(lambda s: np.column_stack([s[:, 0], -s[:, 0]])).at(STATES), (), discrete=False)
     np.testing.assert_array_equal(by_function.actions, found.actions)
 
@@ -102,7 +105,8 @@ def test_a_dictionary_says_what_is_done_in_each_state() -> None:
         "stay": [0.75, 1.0, 0.75],
     }
     single = asked({"home": 1, "away": 0}).at(states)
-    assert single.actions is not None and single.actions[:, 0].tolist() == [1, 0, 1]
+    assert single.actions is not None
+    assert single.actions[:, 0].tolist() == [1, 0, 1]
     pairs = asked({(0, 1): [0.5, 0.5], (1, 1): [1.0, 0.0]}).at(np.array([[1.0, 1.0], [0.0, 1.0]]))
     assert pairs.shares.tolist() == [[1.0, 0.0], [0.5, 0.5]]
     with pytest.raises(InputError, match="no entry for the state 'hom'; did you mean 'home'"):
@@ -157,8 +161,10 @@ def test_what_is_no_policy_is_refused(policy: Any) -> None:
 
 def test_a_pair_of_tables_is_for_states_and_next_states() -> None:
     form = form_of((np.array([0, 1]), np.array([1, 1])))
-    assert isinstance(form, RowPolicy) and form.next_states.tolist() == [1, 1]
-    assert form_of(None) is None and form_of("p_*") is None
+    assert isinstance(form, RowPolicy)
+    assert form.next_states.tolist() == [1, 1]
+    assert form_of(None) is None
+    assert form_of("p_*") is None
 
 
 def test_importance_weights_take_classifiers_agents_and_tables() -> None:

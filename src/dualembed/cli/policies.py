@@ -125,7 +125,7 @@ def _policies(given: list[str]) -> dict[str, str | None]:
         found[name] = spec if equals else None
     if not found:
         raise InputError(
-            f"there is no --policy to compare; give some, as in --policy 'bold=p_bold_*' --policy {LOGGED}"
+            f"nothing is there to compare; give policies, as in --policy 'bold=p_bold_*' --policy {LOGGED}"
         )
     return found
 

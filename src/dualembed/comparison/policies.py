@@ -14,7 +14,7 @@ from dualembed import checks
 from dualembed.comparison.compared import Compared, difference, joint_of
 from dualembed.comparison.one_step import is_one_step, one_step_values
 from dualembed.comparison.policy_table import Comparison
-from dualembed.comparison.rivals import rivals_of
+from dualembed.comparison.rivals import cut_note, rivals_of
 from dualembed.data.frames import names_of
 from dualembed.data.libraries import library_of
 from dualembed.data.roles import ROLES, role_named
@@ -88,8 +88,11 @@ def compare(
     seed = options.get("random_state", 0)
     if not isinstance(seed, int | np.integer):
         options["random_state"] = int(check_random_state(seed).randint(2**31 - 1))
-    one_step = is_one_step(table, discount)
-    compared = one_step_values(table, policies, options) if one_step else _values(table, policies, discount, options)
+    notes: tuple[str, ...] = ()
+    if is_one_step(table, discount):
+        compared = one_step_values(table, policies, options)
+    else:
+        compared, notes = _values(table, policies, discount, options)
     joint = joint_of(list(compared.values()))
     pairs = itertools.combinations(compared, 2)
     return Comparison(
@@ -98,7 +101,7 @@ def compare(
         {name: each.rivals for name, each in compared.items()},
         {name: each.overlap for name, each in compared.items() if each.overlap is not None},
         joint,
-        table.warnings,
+        (*table.warnings, *notes),
         library_of(log),
     )
 
@@ -130,8 +133,8 @@ def read_log(log: Any) -> Table:
 
 def _values(
     table: Table, policies: Mapping[str, Any], discount: float, options: Mapping[str, Any]
-) -> dict[str, Compared]:
-    """The value of each policy at the starts of the log's episodes."""
+) -> tuple[dict[str, Compared], tuple[str, ...]]:
+    """(the value of each policy at the starts of the log's episodes, what to know of other estimators)."""
     ordered = any(role in table.columns for role in ("time", "terminated", "truncated"))
     if "episodes" not in table.columns and ("next_states" in table.columns or not ordered):
         raise checks.InputError(
@@ -149,7 +152,8 @@ def _values(
             models[name] = ActionValueEvaluator(discount, policy, **options).fit(own)
     _check_actions({name: each for name, each in models.items() if policies[name] is not None})
     others = rivals_of(models, table, seed=int(options.get("random_state", 0)))
-    return {name: _compared(model, others[name]) for name, model in models.items()}
+    notes = cut_note(next(iter(models.values())), table)
+    return {name: _compared(model, others[name]) for name, model in models.items()}, notes
 
 
 def _compared(model: Any, rivals: Mapping[str, Estimate]) -> Compared:

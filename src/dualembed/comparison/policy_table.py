@@ -63,7 +63,7 @@ class Comparison:
     joint : Joint or None
         How values vary together; None for fits by other solvers, which do not know it.
     notes : tuple of str
-        What to worry about in the log.
+        What to know of the log, and of what other estimators make of it.
     library : str
         The library of frames that the log came in.
     """
@@ -220,10 +220,10 @@ class Comparison:
         Returns
         -------
         dict
-            The rows of the table, the best policy where it can be told, the level, and warnings.
+            The rows of the table, the best policy where it can be told, the level, notes and warnings.
         """
         rows = [{key: _plain(value) for key, value in row.items()} for row in self.table(level)]
-        found: dict[str, Any] = {"rows": rows, "level": level, "reach": _plain(self.reach(level))}
+        found: dict[str, Any] = {"answers": rows, "level": level, "reach": _plain(self.reach(level))}
         if self.joint is not None and len(self.values) > 1:
             best = self.best()
             found["best"] = {
@@ -232,13 +232,13 @@ class Comparison:
                 "picked": dict(best.picked),
                 "at_least": _plain(best.lower),
             }
-        return found | {"warnings": list(self.warnings)}
+        return found | {"notes": list(self.notes), "warnings": list(self.warnings)}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to worry about, of the log and of each policy."""
+        """What to worry about in each policy's value."""
         own = [f"{name}: {each}" for name, answer in self.values.items() for each in answer.warnings]
-        return tuple(dict.fromkeys([*self.notes, *own]))
+        return tuple(dict.fromkeys(own))
 
     def __str__(self) -> str:
         return self.text()
@@ -265,6 +265,7 @@ class Comparison:
         if self.joint is not None and len(self.values) > 1:
             text = str(self.best())
             notes.append(f"{text[0].upper()}{text[1:]}.")
+        notes += [f"{each[0].upper()}{each[1:]}." for each in self.notes]
         notes += [f"Warning: {each}." for each in self.warnings]
         return "\n".join([*(line.rstrip() for line in lines), *notes])
 

@@ -8,18 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed.baselines.off_policy import fitted_q, importance_sampling, lstdq, mean_of_returns, value_of
-from dualembed.data.frames import as_column, group_numbers
+from dualembed.data.frames import as_column, columns_of, group_numbers, step_numbers
 from dualembed.data.policies import state_rows
 from dualembed.data.policy_forms import settled, taken_shares
 from dualembed.data.propensities import Propensities, estimate_propensities
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate
 from dualembed.estimators import ActionValueEvaluator
+from dualembed.estimators.policy_values import WHOLE
 from dualembed.linear.path import jackknife
 from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features
 
 RIDGE = 1e-2  # of LSTD and fitted Q, as a share of a feature's mean square
 LEFT_OUT = 10  # groups, for their errors
+MOST_CUT = 0.1  # of the episodes, beyond which it is said
 MOST_CELLS = 4e7  # of a matrix of features, beyond which a part of the episodes has to do
 
 
@@ -55,6 +57,23 @@ def rivals_of(models: Mapping[str, Any], table: Table, *, seed: int) -> dict[str
     return found
 
 
+def cut_note(model: Any, table: Table) -> tuple[str, ...]:
+    """That returns stop where episodes were cut, in a sentence, where much would have followed."""
+    steps = _steps(model, table, 0)
+    last = np.zeros(len(steps.episodes), dtype=bool)
+    last[len(last) - 1 - np.unique(steps.episodes[::-1], return_index=True)[1]] = True
+    given = steps.table.terminated
+    ended = np.zeros(len(last)) if given is None else as_column("terminated", given, len(last))
+    left = float(model.discount) ** (step_numbers(steps.episodes)[last] + 1.0) * (1 - ended[last])
+    cut = int(np.sum(left > WHOLE))
+    if cut <= len(left) * MOST_CUT:
+        return ()
+    return (
+        f"{cut} of {len(left)} episodes were cut before they ended: the mean of returns and importance sampling count "
+        "them as far as they go, the others what would have followed",
+    )
+
+
 def _steps(model: Any, table: Table, seed: int) -> Steps:
     arranged = model._arranged(table)
     rewards = as_column("rewards", arranged.rewards, len(np.asarray(arranged.episodes)))
@@ -83,8 +102,6 @@ def _behaviour(steps: Steps, seed: int) -> Propensities | None:
     given = steps.table.columns.get("propensities")
     if given is not None:
         return Propensities.logged(as_column("propensities", given, len(steps.rewards)))
-    from dualembed.data.frames import columns_of
-
     columns = columns_of(steps.table.states, "states")[1]
     if any(column.dtype.kind == "O" for column in columns):
         return None
@@ -132,10 +149,9 @@ def _by_features(model: Any, steps: Steps) -> dict[str, Estimate]:
     ridge = RIDGE * float(np.mean(now[:, 1:] ** 2)) * np.append(0.0, np.ones(features.size))
     rows = np.unique(steps.groups[kept], return_inverse=True)[1]
     known = {"starts": starts, "rows": rows, "start_groups": steps.groups[begun], "ridge": ridge}
-    names = ("LSTD", "fitted V") if not isinstance(model, ActionValueEvaluator) else ("LSTDQ", "fitted Q")
     return {
         name: value_of(method, now, following, steps.rewards[kept], float(model.discount), **known)
-        for name, method in zip(names, (lstdq, fitted_q), strict=True)
+        for name, method in (("LSTD", lstdq), ("fitted Q", fitted_q))
     }
 
 
