@@ -36,12 +36,13 @@ def paths() -> dict[str, np.ndarray]:
             rows.append((here, action, there))
             here = there
         found.append((round(chance * 4**6), rows))
-    episodes, rows = [], []
+    episodes: list[int] = []
+    every: list[tuple[int, ...]] = []
     for count, own in found:
         for _ in range(count):
-            rows += own
+            every += own
             episodes += [len(episodes) // STEPS] * STEPS
-    state, action, following = np.array(rows).T
+    state, action, following = np.array(every).T
     return {"state": state, "action": action, "next": following, "episode": np.array(episodes)}
 
 

@@ -116,9 +116,10 @@ def importance_influence(
         )
     step = step_numbers(owner)
     shape = int(owner.max()) + 1, int(step.max()) + 1
-    weights, paid = np.ones(shape), np.zeros(shape)
+    weights: Floats = np.ones(shape)
+    paid = np.zeros(shape)
     weights[owner, step], paid[owner, step] = ratio, reward
-    weights = np.cumprod(weights, axis=1)
+    weights = np.asarray(np.cumprod(weights, axis=1))
     falling = discount ** np.arange(shape[1])
     if not self_normalise:
         each = (weights * paid) @ falling

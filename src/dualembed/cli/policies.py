@@ -117,8 +117,8 @@ def _policies(given: list[str]) -> dict[str, str | None]:
         name, equals, spec = (part.strip() for part in each.partition("="))
         if (not equals and name != LOGGED) or not name or (equals and not spec):
             raise InputError(
-                f"--policy {each!r} must be a name and its columns, as in --policy 'bold=p_bold_*', or the word {LOGGED} "
-                "for the policy that made the log"
+                f"--policy {each!r} must be a name and its columns, as in --policy 'bold=p_bold_*', or the word "
+                f"{LOGGED} for the policy that made the log"
             )
         if name in found:
             raise InputError(f"--policy names {name!r} more than once; give each policy a name of its own")

@@ -66,7 +66,7 @@ class Joint:
         value = float(self.shares @ own)
         counts = np.bincount(picked, weights=self.shares, minlength=len(self.values))
         variance = float(np.mean((own - value) ** 2 / (h - 1)))
-        stderr = float(np.sqrt(max(variance, counts @ self.stderrs**2)))
+        stderr = float(np.sqrt(max(variance, float(counts @ self.stderrs**2))))
         return value, stderr * self._widening(), counts / counts.sum()
 
     def _widening(self, level: float = 0.95) -> float:

@@ -104,7 +104,7 @@ def _learnt(table: Table, actions: np.ndarray, levels: tuple[Any, ...], options:
     columns = {"states": table.states, "actions": named, "rewards": table.rewards}
     labels = None if table.groups is None else group_numbers("groups", table.groups, rows)
     columns |= {} if labels is None else {"groups": labels}
-    model = ActionValueEvaluator(0.0, **options).fit(Table(columns, warnings=table.warnings))
+    model = ActionValueEvaluator(0.0, **options).fit(**columns)
     if model.paths_ is None or model.left_out_groups_ is None:
         raise checks.InputError("one-step decisions are compared by default fits; leave solver=, primal= and dual= out")
     groups = np.unique(model.left_out_groups_, return_inverse=True)[1]
@@ -182,6 +182,8 @@ def _predictions(rounds: Rounds, choices: Choices) -> tuple[Floats, Floats, Floa
     seen = set(levels_of(rounds.actions).tolist())
     states = codings["states"].encode(rounds.table.states)
     fit = rounds.model.paths_
+    if fit is None:
+        raise RuntimeError("what was learnt is an average of paths")
 
     def at(actions: Sequence[Any], where: Floats) -> Floats:
         names = np.array([own[action] for action in actions], dtype=object)
@@ -287,7 +289,7 @@ def _compared(
     spread = Estimates(np.asarray(value), np.asarray(plain**2), np.asarray(0.0), np.asarray(0.0), replicates, totals)
     # By few groups of rows, as other answers are: most rows of rare rewards alone say nothing, which is no worry.
     few = np.bincount(np.random.default_rng(0).permutation(len(totals)) % min(SEARCH.groups, len(totals)), totals)
-    carried = dataclasses.replace(spread, influence=few).carried
+    carried = dataclasses.replace(spread, influence=few.astype(np.float64)).carried
     judged = judge(negative=None, outside=strange, relative=stderr / size, finite=True, carried=carried)
     warnings = [*judged.warnings, *([used.warning] if used.warning else [])]
     answer = Answer(

@@ -144,12 +144,15 @@ def _values(
     given = {role: column for role, column in table.columns.items() if role in ROLES_OF_LOGS}
     own = Table(given, table.names, table.digest, table.warnings, source=table.source)
     models: dict[str, Any] = {}
+    evaluator: Any
     for name, policy in policies.items():
         if policy is None:
             known = {role: column for role, column in given.items() if role != "actions"}
-            models[name] = PolicyEvaluator(discount, **options).fit(Table(known, warnings=table.warnings))
+            evaluator = PolicyEvaluator(discount, **options)
+            models[name] = evaluator.fit(Table(known, warnings=table.warnings))
         else:
-            models[name] = ActionValueEvaluator(discount, policy, **options).fit(own)
+            evaluator = ActionValueEvaluator(discount, policy, **options)
+            models[name] = evaluator.fit(own)
     _check_actions({name: each for name, each in models.items() if policies[name] is not None})
     others = rivals_of(models, table, seed=int(options.get("random_state", 0)))
     notes = cut_note(next(iter(models.values())), table)

@@ -9,8 +9,8 @@ import numpy as np
 
 from dualembed.baselines.off_policy import fitted_q, importance_sampling, lstdq, mean_of_returns, value_of
 from dualembed.data.frames import as_column, columns_of, group_numbers, step_numbers
-from dualembed.data.policies import state_rows
 from dualembed.data.policy_forms import settled, taken_shares
+from dualembed.data.probabilities import state_rows
 from dualembed.data.propensities import Propensities, estimate_propensities
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate

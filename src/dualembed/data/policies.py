@@ -28,6 +28,26 @@ from dualembed.data.probabilities import (
 if TYPE_CHECKING:
     import jax
 
+__all__ = [
+    "GaussianPolicy",
+    "Policy",
+    "PolicyFunction",
+    "Sampler",
+    "TOLERANCE",
+    "action_numbers",
+    "check_distributions",
+    "effective_sample_size",
+    "expected_actions",
+    "first_number",
+    "importance_weights",
+    "is_discrete",
+    "numbers",
+    "probabilities",
+    "sampled_actions",
+    "state_rows",
+    "taken_probabilities",
+]
+
 PolicyFunction = Callable[[Any], Any]
 Sampler = Callable[[Any, np.ndarray], Any]  # (key, states) to actions
 

@@ -90,9 +90,9 @@ class AgentForm(PolicyForm):
     def __init__(self, agent: Any) -> None:
         self.agent = agent
         try:
-            known = inspect.signature(agent.predict).parameters
+            known = set(inspect.signature(agent.predict).parameters)
         except (TypeError, ValueError):
-            known = {}
+            known = set()
         self.options = {"deterministic": True} if "deterministic" in known else {}
         self.named = hasattr(agent, "feature_names_in_")
 

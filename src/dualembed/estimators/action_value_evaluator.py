@@ -403,7 +403,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
             choices = self._choices(table, "next_states", codings["states"].renamed(table.next_states))
             discrete = _among(choices, table.actions, discrete)
             if discrete and choices.labels is None:
-                tables.append(choices.actions[:, 0])
+                tables.append(np.asarray(choices.actions)[:, 0])
             elif discrete and not _labels_of(table.actions):
                 tables.append(np.asarray(choices.labels))
         most = MOST_ACTIONS if discrete else MOST_LEVELS

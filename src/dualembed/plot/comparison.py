@@ -52,7 +52,7 @@ def comparison(found: Any, *, level: float = 0.95, ax: Axes | None = None) -> Ax
             if row["estimator"] in found.estimates.get(name, {}):
                 below += 1
                 kind = others.index(_short(row["estimator"]))
-                look = {"color": COLOURS[kind % len(COLOURS)], "marker": MARKS[kind % len(MARKS)], "markersize": 4.5}
+                look = _look(kind)
                 _mark(ax, row, -place - 0.12 - 0.62 * below / max(most, 1), (low, high), look, thin=True)
             else:
                 _mark(ax, row, -place, (low, high), {"color": BLUE, "marker": "s", "markersize": 7}, thin=False)
@@ -63,6 +63,10 @@ def comparison(found: Any, *, level: float = 0.95, ax: Axes | None = None) -> Ax
     finish(ax, x="value")
     ax.tick_params(axis="y", length=0, labelsize=FONT)
     return keep(ax, {key: [row[key] for row in rows] for key in rows[0]})
+
+
+def _look(kind: int) -> dict[str, Any]:
+    return {"color": COLOURS[kind % len(COLOURS)], "marker": MARKS[kind % len(MARKS)], "markersize": 4.5}
 
 
 def _short(name: str) -> str:
@@ -101,7 +105,7 @@ def _mark(
 def _legend(ax: Axes, others: list[str]) -> None:
     ax.plot([], [], "s", color=BLUE, markersize=7, label="debiased, all at once")
     for kind, name in enumerate(others):
-        look = {"color": COLOURS[kind % len(COLOURS)], "marker": MARKS[kind % len(MARKS)], "markersize": 4.5}
+        look = _look(kind)
         ax.plot([], [], linestyle="", label=name, **look)
     style: dict[str, Any] = {"columnspacing": 1.0, "handletextpad": 0.3, "frameon": False, "fontsize": FONT - 1.5}
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, **style)
