@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualembed import checks
 from dualembed.plot.drawn import keep
 from dualembed.plot.style import BLUE, FONT, GREEN, GREY, ORANGE, PURPLE, VERMILION, axes_for, finish, label
 
@@ -38,8 +37,6 @@ def comparison(found: Any, *, level: float = 0.95, ax: Axes | None = None) -> Ax
     matplotlib.axes.Axes
         The axes.
     """
-    if not hasattr(found, "values") or not hasattr(found, "estimates"):
-        raise checks.InputError(f"plot.comparison draws what dualembed.compare gives, not {type(found).__name__}")
     names = list(found.values)
     rows = [row for row in found.table(level) if row["what"] in names]
     others = list(dict.fromkeys(_short(name) for own in found.estimates.values() for name in own))
