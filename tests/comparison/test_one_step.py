@@ -158,3 +158,13 @@ def test_action_values_of_one_step_need_no_next_states() -> None:
     assert abs(found.value - TRUTHS["steep"]) < 4 * found.stderr
     gain = model.predict([[1.0, 0.0], [1.0, 0.0]], [0, 1])
     assert gain[1] - gain[0] == pytest.approx(2.0, abs=0.6)
+
+
+def test_policies_of_actions_that_were_never_taken_are_refused() -> None:
+    log = bandit(0, 60)
+    third = np.tile([0.0, 0.0, 1.0], (60, 1))
+    columns = {"states": log["states"], "actions": log["actions"], "rewards": log["rewards"]}
+    with pytest.raises(de.InputError, match="none of the 2 that the fit knows of"):
+        de.ActionValueEvaluator(0.0, third).fit(**columns)
+    with pytest.raises(de.InputError, match="never takes a logged action"):
+        de.compare(log, {"third": third})

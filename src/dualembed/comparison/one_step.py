@@ -31,7 +31,7 @@ from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate
 from dualembed.estimators import ActionValueEvaluator
-from dualembed.estimators.action_value_evaluator import MOST_ACTIONS
+from dualembed.estimators.acting import MOST_ACTIONS
 from dualembed.linear.path import Estimates, jackknife
 from dualembed.tuning import SEARCH
 
@@ -104,12 +104,12 @@ def _learnt(table: Table, actions: np.ndarray, levels: tuple[Any, ...], options:
     columns = {"states": table.states, "actions": named, "rewards": table.rewards}
     labels = None if table.groups is None else group_numbers("groups", table.groups, rows)
     columns |= {} if labels is None else {"groups": labels}
+    behaviour = _behaviour(table, actions, labels, int(options.get("random_state", 0)))
     model = ActionValueEvaluator(0.0, **options).fit(**columns)
     if model.paths_ is None or model.left_out_groups_ is None:
         raise checks.InputError("one-step decisions are compared by default fits; leave solver=, primal= and dual= out")
     groups = np.unique(model.left_out_groups_, return_inverse=True)[1]
     rewards = as_column("rewards", table.rewards, rows)
-    behaviour = _behaviour(table, actions, labels, int(options.get("random_state", 0)))
     return Rounds(table, rewards, actions, levels, model, groups, labels, behaviour)
 
 
