@@ -25,10 +25,10 @@ def estimated_propensities(
 ) -> np.ndarray:
     """Estimates of π_b(a|s), the probability with which the behaviour policy took each logged action.
 
-    Four classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
-    their squares and products too (where there are at most 15), boosted trees, and these calibrated on rows of their
-    own. Each row's estimate comes from a fit to the other folds, so no row explains itself; the classifier with the
-    lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10 rows gets its share of rows in
+    Three classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
+    their squares and products too (where there are at most 15), and boosted trees; and the best of them calibrated by
+    scikit-learn's CalibratedClassifierCV. Each row's estimate comes from a fit to the other folds, so no row explains
+    itself; the classifier with the lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10 rows gets its share of rows in
     every state. Small probabilities are smoothed, so a poor overlap may look better than it is.
 
     Parameters
@@ -172,11 +172,18 @@ def _chosen(
     rows: np.ndarray, labels: np.ndarray, parts: list[tuple[np.ndarray, np.ndarray]], seed: int, floor: float
 ) -> tuple[Any, np.ndarray]:
     """(the classifier with the lowest loss on rows held out, its estimates (n,))."""
-    tried = _classifiers(rows.shape[1], seed)
-    clipped = [np.maximum(_cross_fitted(each, rows, labels, parts), floor) for each in tried]
-    losses = [-np.mean(np.log(each)) for each in clipped]
-    best = int(np.argmin(losses))
-    return tried[best], clipped[best]
+    from sklearn.calibration import CalibratedClassifierCV
+
+    def estimates(classifier: Any) -> np.ndarray:
+        return np.maximum(_cross_fitted(classifier, rows, labels, parts), floor)
+
+    def loss(found: tuple[Any, np.ndarray]) -> float:
+        return -float(np.mean(np.log(found[1])))
+
+    tried = [(each, estimates(each)) for each in _classifiers(rows.shape[1], seed)]
+    best = min(tried, key=loss)
+    calibrated = CalibratedClassifierCV(best[0], method="sigmoid", cv=3)
+    return min(best, (calibrated, estimates(calibrated)), key=loss)
 
 
 @dataclass(frozen=True)
@@ -279,7 +286,6 @@ def _parts(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, 
 
 def _classifiers(dimension: int, seed: int) -> list[Any]:
     """The classifiers that are tried."""
-    from sklearn.calibration import CalibratedClassifierCV
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -292,7 +298,7 @@ def _classifiers(dimension: int, seed: int) -> list[Any]:
     # Slow, shallow and shrunken: probabilities are wanted, not decisions, and trees are too sure of themselves.
     learning = {"learning_rate": 0.05, "max_iter": 300, "early_stopping": True}
     trees = HistGradientBoostingClassifier(**learning, max_leaf_nodes=15, l2_regularization=10.0, random_state=seed)
-    return [*logistic, trees, CalibratedClassifierCV(trees, method="sigmoid", cv=3)]
+    return [*logistic, trees]
 
 
 def _cross_fitted(
