@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualembed.baselines.off_policy import fitted_q, importance_sampling, lstdq, mean_of_returns, value_of
-from dualembed.data.frames import as_column, columns_of, group_numbers, step_numbers
+from dualembed.data.coding import Coding
+from dualembed.data.frames import as_column, group_numbers, step_numbers
 from dualembed.data.policy_forms import settled, taken_shares
-from dualembed.data.probabilities import state_rows
 from dualembed.data.propensities import Propensities, estimate_propensities
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate
@@ -46,7 +46,6 @@ def rivals_of(models: Mapping[str, Any], table: Table, *, seed: int) -> dict[str
             shares = _shares_taken(model, steps.table)
             if shares is not None:
                 behaviour = behaviour or _behaviour(steps, seed)
-            if shares is not None and behaviour is not None:
                 others |= _weighted(steps, shares, behaviour, float(model.discount))
         else:
             clusters = steps.labels
@@ -97,17 +96,13 @@ def _one_column(actions: Any) -> np.ndarray:
     return given[:, 0] if given.ndim == 2 else given
 
 
-def _behaviour(steps: Steps, seed: int) -> Propensities | None:
-    """How likely the logged actions were: as logged, or estimated; None where states cannot tell."""
+def _behaviour(steps: Steps, seed: int) -> Propensities:
+    """How likely the logged actions were: as logged, or estimated."""
     given = steps.table.columns.get("propensities")
     if given is not None:
         return Propensities.logged(as_column("propensities", given, len(steps.rewards)))
-    columns = columns_of(steps.table.states, "states")[1]
-    if any(column.dtype.kind == "O" for column in columns):
-        return None
-    return estimate_propensities(
-        state_rows(np.stack(columns, axis=1)), _one_column(steps.table.actions), groups=steps.groups, seed=seed
-    )
+    states = Coding.fit("states", steps.table.states).encode(steps.table.states)
+    return estimate_propensities(states, _one_column(steps.table.actions), groups=steps.groups, seed=seed)
 
 
 def _weighted(steps: Steps, shares: np.ndarray, behaviour: Propensities, discount: float) -> dict[str, Estimate]:

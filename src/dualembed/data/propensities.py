@@ -28,8 +28,9 @@ def estimated_propensities(
     Three classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
     their squares and products too (where there are at most 15), and boosted trees; and the best of them calibrated by
     scikit-learn's CalibratedClassifierCV. Each row's estimate comes from a fit to the other folds, so no row explains
-    itself; the classifier with the lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10 rows gets its share of rows in
-    every state. Small probabilities are smoothed, so a poor overlap may look better than it is.
+    itself; the classifier with the lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10
+    rows gets its share of rows in every state. Small probabilities are smoothed, so a poor overlap may look better than
+    it is.
 
     Parameters
     ----------
