@@ -27,8 +27,8 @@ class Best:
     name : str
         The policy with the highest value.
     value : Answer
-        What picking the policy with the highest value is worth: each part of the log judges the policy that the other
-        parts pick. It is not biased upwards by the choice, as the highest of several values is.
+        What picking the policy with the highest value is worth: three tenths of the log judge the policy that the
+        rest picks, in all ways to part it. It is not biased upwards by the choice, as the highest of several values is.
     picked : Mapping[str, float]
         How often each policy was picked, as shares of the log. Where it is not one alone, the data do not tell which is
         best.
@@ -107,8 +107,8 @@ class Comparison:
     def best(self) -> Best:
         """Pick the policy with the highest value, and say what it is worth although it was picked.
 
-        The highest of several estimates is too high on average, the more so the more policies there are. Here the log's
-        groups of episodes judge, one after the other, the policy that all other groups pick.
+        The highest of several estimates is too high on average, the more so the more policies there are. Here three of
+        ten groups of the log's episodes judge the policy that the other seven pick, in all ways to choose them.
 
         Returns
         -------
