@@ -10,7 +10,7 @@ import pytest
 
 from dualembed.checks import InputError
 from dualembed.data.policies import importance_weights
-from dualembed.data.propensities import FLOOR, estimated_propensities, overlap
+from dualembed.data.propensities import FLOOR, _chosen, _parts, estimated_propensities, overlap
 
 SLOPES = np.array([[1.0, -0.5, 0.0], [0.0, 0.8, -0.8]])
 
@@ -138,3 +138,22 @@ def test_less_than_a_tenth_of_the_rows_is_warned_of() -> None:
 def test_weights_that_are_none_are_refused(weights: list[Any]) -> None:
     with pytest.raises(InputError, match="weights must"):
         overlap(weights)
+
+
+def test_what_is_told_a_fifth_is_taken_a_fifth_of_the_time() -> None:
+    """Of a step that no line gives: trees are too sure or too shy of it, until they are calibrated."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(1200, 2))
+    actions = rng.random(1200) < np.where(states[:, 0] * states[:, 1] > 0, 0.8, 0.2)
+    found = estimated_propensities(states, actions)
+    told = np.where(actions, found, 1 - found)
+    for low, high in ((0.0, 0.3), (0.3, 0.7), (0.7, 1.0)):
+        rows = (low <= told) & (told < high)
+        assert abs(told[rows].mean() - actions[rows].mean()) < 2.5 * 0.5 / np.sqrt(rows.sum())
+
+
+def test_the_best_classifier_is_tried_calibrated_too() -> None:
+    states, actions, _ = logged(quadrants, 400)
+    chosen, _ = _chosen(states, actions, _parts(actions, 5, 0), 0, FLOOR)
+    assert type(chosen).__name__ == "CalibratedClassifierCV"
+    assert type(chosen.estimator).__name__ == "HistGradientBoostingClassifier"

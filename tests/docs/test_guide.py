@@ -37,3 +37,12 @@ def test_its_table_lists_names_that_there_are(section: tuple[str, dict[str, Any]
     listed = [cell for row in re.findall(r"^\| (`.*?) \|", text, flags=re.M) for cell in re.findall(r"`(\w+)", row)]
     assert len(listed) > 15
     assert [name for name in listed if name != "level" and not hasattr(names["model"], name)] == []
+
+
+def test_the_improved_policy_is_worth_more_than_the_logged_one_as_playing_it_says() -> None:
+    text = GUIDE.split("## A better policy from a log, and what it is worth\n")[1].split("\n## ")[0]
+    names: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", text, flags=re.S)[0], names)
+    low, high = names["found"].values["improved"].interval(0.99)
+    assert low < 3.98 < high
+    assert names["found"].best().name == "improved"

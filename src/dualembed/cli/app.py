@@ -16,6 +16,7 @@ from dualembed.cli.ask import ask
 from dualembed.cli.experiments import bench, reproduce
 from dualembed.cli.fit import fit_command
 from dualembed.cli.options import FitCommand, load_plug_in
+from dualembed.cli.policies import compare
 from dualembed.cli.saved import info, predict, score
 
 
@@ -51,6 +52,7 @@ def command(arguments: Sequence[str] | None = None) -> Any:
     app.command("fit", cls=FitCommand, short_help="Fit a model to a table and say what it found.")(fit_command())
     app.command(short_help="Write a model's predictions beside a table.")(predict)
     app.command(short_help="Ask a model for one number, its error and a verdict.")(ask)
+    app.command(short_help="Compare policies on one log: values, differences, the best.")(compare)
     app.command(short_help="Tell a model's honest error on other rows.")(score)
     app.command(short_help="Show what a model file holds.")(info)
     app.command(short_help="Run one of the paper's experiments.")(reproduce)

@@ -2,6 +2,7 @@
 
 from dualembed.comparison.model_table import ComparedModel, ModelComparison
 from dualembed.comparison.models import compare_models
-from dualembed.comparison.policies import Comparison, compare
+from dualembed.comparison.policies import compare
+from dualembed.comparison.policy_table import Best, Comparison
 
-__all__ = ["ComparedModel", "Comparison", "ModelComparison", "compare", "compare_models"]
+__all__ = ["Best", "ComparedModel", "Comparison", "ModelComparison", "compare", "compare_models"]

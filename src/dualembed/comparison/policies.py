@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -12,89 +11,25 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from dualembed import checks
-from dualembed.answers import Answer, Verdict
-from dualembed.data.policies import GaussianPolicy, PolicyFunction
-from dualembed.estimators import ActionValueEvaluator
-from dualembed.linear.path import Estimates
+from dualembed.comparison.compared import Compared, difference, joint_of
+from dualembed.comparison.one_step import is_one_step, one_step_values
+from dualembed.comparison.policy_table import Comparison
+from dualembed.comparison.rivals import cut_note, rivals_of
+from dualembed.data.frames import names_of
+from dualembed.data.libraries import library_of
+from dualembed.data.roles import ROLES, role_named
+from dualembed.data.table import Table
+from dualembed.data.whole import named_table
+from dualembed.estimates import Estimate
+from dualembed.estimators import ActionValueEvaluator, PolicyEvaluator
+from dualembed.linear.path import Estimates, mix
 
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """The values of policies, and their differences, from `compare`.
-
-    Attributes
-    ----------
-    values : Mapping[str, Answer]
-        The value of each policy by its name.
-    differences : Mapping[tuple[str, str], Answer]
-        The difference of two policies by their names, the first minus the second, each pair once.
-    """
-
-    values: Mapping[str, Answer]
-    differences: Mapping[tuple[str, str], Answer]
-
-    def difference(self, first: str, second: str) -> Answer:
-        """Tell by how much the first policy is worth more than the second.
-
-        Parameters
-        ----------
-        first, second : str
-            Names of policies.
-
-        Returns
-        -------
-        Answer
-            The difference, with its own error.
-
-        Raises
-        ------
-        InputError
-            If there is no policy of that name.
-        """
-        for name in (first, second):
-            if name not in self.values:
-                raise checks.InputError(f"there is no policy {name!r}; there are {', '.join(self.values)}")
-        if (first, second) in self.differences:
-            return self.differences[first, second]
-        if first == second:
-            return Answer(0.0, 0.0, question=f"{first} minus {second}")
-        other = self.differences[second, first]
-        return dataclasses.replace(other, value=-other.value, question=f"{first} minus {second}")
-
-    def table(self, level: float = 0.95) -> list[dict[str, Any]]:
-        """List all values and all differences, for a data frame.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Level of the intervals.
-
-        Returns
-        -------
-        list of dict
-            Rows with the keys what, value, stderr, lower, upper and verdict.
-        """
-        answers = [*self.values.items(), *((f"{a} minus {b}", each) for (a, b), each in self.differences.items())]
-        rows = []
-        for what, answer in answers:
-            lower, upper = answer.interval(level)
-            numbers = {"value": answer.value, "stderr": answer.stderr, "lower": lower, "upper": upper}
-            rows.append({"what": what, **numbers, "verdict": str(answer.verdict)})
-        return rows
-
-    def __str__(self) -> str:
-        rows = self.table()
-        width = max(len(row["what"]) for row in rows)
-        return "\n".join(
-            f"{row['what']:<{width}}  {row['value']:10.4g} ± {row['stderr']:<8.2g} "
-            f"[{row['lower']:.4g}, {row['upper']:.4g}]  {row['verdict']}"
-            for row in rows
-        )
+ROLES_OF_LOGS = ("states", "actions", "rewards", "next_states", "terminated", "truncated", "groups", "episodes", "time")
 
 
 def compare(
-    log: Mapping[str, ArrayLike],
-    policies: Mapping[str, PolicyFunction | GaussianPolicy],
+    log: Mapping[str, ArrayLike] | Any,
+    policies: Mapping[str, Any],
     *,
     discount: float = 0.99,
     **options: Any,
@@ -103,17 +38,25 @@ def compare(
 
     The values are those at the starts of the log's episodes. All fits leave out the same groups of episodes, so that
     what the policies' values share by the luck of the log cancels in their difference. Its error is often far below
-    those of both.
+    those of both. The intervals of all values and differences hold together, and `best()` says what the best policy is
+    worth although it was picked. Beside each value stands what other estimators say: means of returns, importance
+    sampling where it is known, or can be told, how likely the logged actions were, LSTD and fitted Q.
+
+    A log without next states, and without episodes or times that tell them, is of one-step decisions (a contextual
+    bandit): values are then expected rewards, doubly robust.
 
     Parameters
     ----------
-    log : mapping
+    log : mapping or frame
         The columns that `ActionValueEvaluator.fit` takes: states, actions, rewards, next_states, episodes and, where
-        there is one, terminated.
+        there are some, terminated, truncated, groups and time; and propensities, how likely the logged actions were.
+        Next states may be left out where episodes are there, and other columns may be named by policies. Or a frame
+        whose columns have the usual names, or what `data.log` reads.
     policies : mapping
-        Policies by their names, each as `ActionValueEvaluator` takes it.
+        Policies by their names, each as `ActionValueEvaluator` takes it: classifiers, agents of d3rlpy and
+        Stable-Baselines3, functions, tables, names of columns; None is the policy that made the log.
     discount : float, default=0.99
-        Discount factor.
+        Discount factor; of no meaning for one-step decisions.
     **options : object
         Other parameters of `ActionValueEvaluator`.
 
@@ -140,25 +83,94 @@ def compare(
     """
     if not isinstance(policies, Mapping) or not policies:
         raise checks.InputError(f"policies must be a dictionary from names to policies, not {policies!r}")
-    if not isinstance(log, Mapping) or "episodes" not in log:
-        raise checks.InputError(
-            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated): policies "
-            "are compared where episodes start"
-        )
+    table = read_log(log)
     # Groups are dealt out by the seed: all fits must have the same.
     seed = options.get("random_state", 0)
     if not isinstance(seed, int | np.integer):
         options["random_state"] = int(check_random_state(seed).randint(2**31 - 1))
-    models = {name: ActionValueEvaluator(discount, policy, **options).fit(**log) for name, policy in policies.items()}
-    _check_actions(models)
-    values = {name: model.value() for name, model in models.items()}
-    pairs = itertools.combinations(models, 2)
-    differences = {(a, b): _difference(a, b, models, values) for a, b in pairs}
-    return Comparison(values, differences)
+    notes: tuple[str, ...] = ()
+    if is_one_step(table, discount):
+        compared = one_step_values(table, policies, options)
+    else:
+        compared, notes = _values(table, policies, discount, options)
+    joint = joint_of(list(compared.values()))
+    pairs = itertools.combinations(compared, 2)
+    return Comparison(
+        {name: each.answer for name, each in compared.items()},
+        {(a, b): difference(f"{a} minus {b}", compared[a], compared[b]) for a, b in pairs},
+        {name: each.rivals for name, each in compared.items()},
+        {name: each.overlap for name, each in compared.items() if each.overlap is not None},
+        joint,
+        (*table.warnings, *notes),
+        library_of(log),
+    )
+
+
+def read_log(log: Any) -> Table:
+    """The log as a table of roles, with its source for columns that policies name; refused where something is missing.
+
+    What the policies do next is up to them: next actions of the log are left aside.
+    """
+    roles = [ROLES[name] for name in (*ROLES_OF_LOGS, "propensities")]
+    table = None
+    if isinstance(log, Table):
+        table = log
+    elif isinstance(log, Mapping) and any(role_named(str(name)) == "actions" for name in log):
+        known = {role_named(str(name)): column for name, column in log.items() if column is not None}
+        table = Table({role.name: known[role.name] for role in roles if role.name in known}, source=log)
+    if table is None or "states" not in table.columns:
+        table = Table.whole(log) or (named_table(log, roles) if names_of(log) is not None else None)
+    if table is None or "states" not in table.columns:
+        raise checks.InputError(
+            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated), or a "
+            "frame whose columns are called so"
+        )
+    for role in ("actions", "rewards"):
+        if role not in table.columns:
+            raise checks.InputError(f"log must have {role}, which policies are compared by; give {role}=... with it")
+    return Table({**table.columns}, table.names, table.digest, table.warnings, table.left_out, table.source)
+
+
+def _values(
+    table: Table, policies: Mapping[str, Any], discount: float, options: Mapping[str, Any]
+) -> tuple[dict[str, Compared], tuple[str, ...]]:
+    """(the value of each policy at the starts of the log's episodes, what to know of other estimators)."""
+    ordered = any(role in table.columns for role in ("time", "terminated", "truncated"))
+    if "episodes" not in table.columns and ("next_states" in table.columns or not ordered):
+        raise checks.InputError(
+            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated): policies "
+            "are compared where episodes start"
+        )
+    given = {role: column for role, column in table.columns.items() if role in ROLES_OF_LOGS}
+    own = Table(given, table.names, table.digest, table.warnings, source=table.source)
+    models: dict[str, Any] = {}
+    evaluator: Any
+    for name, policy in policies.items():
+        if policy is None:
+            known = {role: column for role, column in given.items() if role != "actions"}
+            evaluator = PolicyEvaluator(discount, **options)
+            models[name] = evaluator.fit(Table(known, warnings=table.warnings))
+        else:
+            evaluator = ActionValueEvaluator(discount, policy, **options)
+            models[name] = evaluator.fit(own)
+    _check_actions({name: each for name, each in models.items() if policies[name] is not None})
+    others = rivals_of(models, table, seed=int(options.get("random_state", 0)))
+    notes = cut_note(next(iter(models.values())), table)
+    return {name: _compared(model, others[name]) for name, model in models.items()}, notes
+
+
+def _compared(model: Any, rivals: Mapping[str, Estimate]) -> Compared:
+    answer, fit = model.value(), model.paths_
+    if fit is None:
+        return Compared(answer, None, np.zeros(0), rivals, answer.effective)
+    average = fit.candidates
+    return Compared(answer, _estimates(model), np.asarray(average.shares), rivals, answer.effective, average)
 
 
 def _check_actions(models: Mapping[str, ActionValueEvaluator]) -> None:
     """Raise where policies choose among other actions than each other."""
+    if not models:
+        return
     (first, known), *others = ((name, model.actions_.columns[0].levels) for name, model in models.items())
     for name, levels in others:
         if levels != known:
@@ -172,37 +184,11 @@ def _names(levels: tuple[Any, ...]) -> str:
     return checks.some(map(str, levels)) or "numbers"
 
 
-def _difference(
-    first: str, second: str, models: Mapping[str, ActionValueEvaluator], values: Mapping[str, Answer]
-) -> Answer:
-    """The value of the first policy minus that of the second, group for group."""
-    question, both = f"{first} minus {second}", (values[first], values[second])
-    value = both[0].value - both[1].value
-    a, b = (_estimates(models[name]) for name in (first, second))
-    fit = models[first].paths_
-    if a is None or b is None or fit is None:  # by other solvers, which know nothing of groups
-        return Answer(value, float(np.hypot(both[0].stderr, both[1].stderr)), question=question)
-    replicates, influence = a.replicates - b.replicates, a.influence - b.influence
-    sampling = fit.candidates.sampling(np.append(value, replicates), influence)
-    # Biases of ridges and choices between candidates may or may not be shared: they count as if they were not.
-    bias, between = np.hypot(a.bias, b.bias), a.between + b.between
-    spread = float(Estimates(np.asarray(value), sampling, bias, between, replicates, influence).stderr)
-    # So does what is guessed, where a policy does what no row shows.
-    guessed = [max(answer.stderr**2 - float(own.stderr) ** 2, 0.0) for answer, own in zip(both, (a, b), strict=True)]
-    stderr = float(np.sqrt(spread**2 + sum(guessed)))
-    verdicts = [each.verdict for each in both if each.verdict is not None]
-    order = list(Verdict)
-    return Answer(
-        value,
-        stderr,
-        freedom=both[0].freedom,
-        question=question,
-        verdict=max(verdicts, key=order.index) if verdicts else None,
-        warnings=tuple(dict.fromkeys([*both[0].warnings, *both[1].warnings])),
-    )
-
-
-def _estimates(model: ActionValueEvaluator) -> Estimates | None:
+def _estimates(model: Any) -> Estimates | None:
+    """The answer of a fit with how it varies; that of the policy that acted with the returns of its episodes."""
     if model.paths_ is None or model.paths_.headline is None:
         return None
-    return model.paths_.candidates.ask([(1.0, model.paths_.headline)])
+    average = model.paths_.candidates
+    found = average.ask([(1.0, model.paths_.headline)])
+    returns = getattr(model, "returns_", None)
+    return found if returns is None else mix([found, average.ask([(1.0, returns.functional)])], average)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from dualembed import checks
 from dualembed.arrays import AnyArray, Floats
-from dualembed.data.policies import numbers, state_rows
+from dualembed.data.probabilities import numbers, state_rows
 from dualembed.linear.sums import Sums, gather_moments
 from dualembed.linear.system import MomentSystem
 from dualembed.problems import AverageCost, Moment, Terms

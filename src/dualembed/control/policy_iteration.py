@@ -19,7 +19,7 @@ from dualembed import checks
 from dualembed.arrays import Floats
 from dualembed.data import policies
 from dualembed.data.environments import collect
-from dualembed.data.policies import state_rows
+from dualembed.data.probabilities import state_rows
 from dualembed.data.trajectories import check_discount
 from dualembed.kernels import Categorical, Columns, Gaussian
 from dualembed.problems import ActionValue, Terms

@@ -92,10 +92,13 @@ class Coding:
     named: bool
 
     @classmethod
-    def fit(cls, role: str, *tables: Any, categorical: Sequence[Any] | bool | None = None) -> Coding:
+    def fit(
+        cls, role: str, *tables: Any, categorical: Sequence[Any] | bool | None = None, most: int = MOST_LEVELS
+    ) -> Coding:
         """The coding of tables with the same columns, such as states and next states, by all of their rows.
 
-        `categorical` names (or numbers) columns of numbers that are categories, or is True where all are.
+        `categorical` names (or numbers) columns of numbers that are categories, or is True where all are; a category
+        has at most so many levels.
         """
         shown, named = column_names(tables[0], role), names_of(tables[0]) is not None
         all_are = categorical is True
@@ -115,7 +118,7 @@ class Coding:
 
         read = [aligned(table) for table in tables]
         joined = [_joined(role, name, parts) for name, parts in zip(shown, zip(*read, strict=True), strict=True)]
-        return cls(role, tuple(_columns(shown, joined)), named)
+        return cls(role, tuple(_columns(shown, joined, most)), named)
 
     @property
     def dimension(self) -> int:
@@ -289,21 +292,21 @@ def _joined(role: str, name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(levels)
 
 
-def _columns(names: list[str], joined: list[np.ndarray]) -> list[ColumnCoding]:
+def _columns(names: list[str], joined: list[np.ndarray], most: int = MOST_LEVELS) -> list[ColumnCoding]:
     columns: list[ColumnCoding] = []
     for number, (name, values) in enumerate(zip(names, joined, strict=True)):
         twin = next((k for k in range(number) if _equal(joined[k], values)), None)
-        columns.append(ColumnCoding(name, copy_of=twin) if twin is not None else _column(name, values))
+        columns.append(ColumnCoding(name, copy_of=twin) if twin is not None else _column(name, values, most))
     return columns
 
 
-def _column(name: str, values: np.ndarray) -> ColumnCoding:
+def _column(name: str, values: np.ndarray, most: int = MOST_LEVELS) -> ColumnCoding:
     if values.dtype.kind != "f":
         levels = tuple(sorted(set(values.tolist()), key=lambda level: (str(type(level)), level)))
-        if len(levels) > MOST_LEVELS:
+        if len(levels) > most:
             raise checks.InputError(
                 f"column {name} has {len(levels)} different values and is no number; group the rare ones so that there "
-                f"are at most {MOST_LEVELS}, or give it as a number"
+                f"are at most {most}, or give it as a number"
             )
         return ColumnCoding(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
     ordered = np.sort(values)  # else sums would depend, by a rounding, on the order of the rows

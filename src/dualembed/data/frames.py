@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualembed import checks
-from dualembed.data.policies import numbers
+from dualembed.data.probabilities import numbers
 from dualembed.data.roles import ROLES
 
 BESIDE = ("instruments", "controls", "actions")  # tables beside the one that f is of first

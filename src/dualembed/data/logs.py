@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.policies import first_number, is_discrete, numbers
+from dualembed.data.policies import first_number, is_discrete
+from dualembed.data.probabilities import numbers
 
 Columns = dict[str, np.ndarray]
 

@@ -13,14 +13,44 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualembed import checks
+from dualembed.data.frames import levels_of
+from dualembed.data.gaussian_policy import GaussianPolicy
+from dualembed.data.policy_forms import FunctionForm, RowPolicy, choices_at, form_of, taken_shares
+from dualembed.data.probabilities import (
+    TOLERANCE,
+    action_numbers,
+    check_callable,
+    check_distributions,
+    numbers,
+    state_rows,
+)
 
 if TYPE_CHECKING:
     import jax
 
+__all__ = [
+    "GaussianPolicy",
+    "Policy",
+    "PolicyFunction",
+    "Sampler",
+    "TOLERANCE",
+    "action_numbers",
+    "check_distributions",
+    "effective_sample_size",
+    "expected_actions",
+    "first_number",
+    "importance_weights",
+    "is_discrete",
+    "numbers",
+    "probabilities",
+    "sampled_actions",
+    "state_rows",
+    "taken_probabilities",
+]
+
 PolicyFunction = Callable[[Any], Any]
 Sampler = Callable[[Any, np.ndarray], Any]  # (key, states) to actions
 
-TOLERANCE = 1e-5  # by which probabilities may miss 1: float32 policies sum to one no better
 FORMS = "probabilities (n, A) or actions (n,) for states (n, d), or one action for one state (d,)"
 VECTOR_FORMS = "actions (n, a) for states (n, d), or one action (a,) for one state (d,)"
 
@@ -53,7 +83,7 @@ def probabilities(policy: PolicyFunction, states: Any, *, name: str = "the polic
     [[0.5, 0.5], [0.5, 0.5]]
     """
     states = state_rows(states)
-    _check_callable(name, policy, "states (n, d) to probabilities (n, actions)")
+    check_callable(name, policy, "states (n, d) to probabilities (n, actions)")
     found = numbers(f"what {name} gives", policy(states))
     if found.ndim != 2 or len(found) != len(states):
         raise checks.InputError(
@@ -63,47 +93,17 @@ def probabilities(policy: PolicyFunction, states: Any, *, name: str = "the polic
     return check_distributions(found, name)
 
 
-def check_distributions(found: np.ndarray, name: str) -> np.ndarray:
-    """The probabilities as they are, once each row is known to be a distribution.
-
-    Parameters
-    ----------
-    found : array of shape (n, A)
-        Probabilities.
-    name : str
-        What messages call them.
-
-    Returns
-    -------
-    array of shape (n, A)
-        The same.
-
-    Raises
-    ------
-    InputError
-        If a row is no distribution.
-    """
-    wrong = ~(np.all(found >= 0, axis=1) & (np.abs(found.sum(axis=1) - 1) <= TOLERANCE))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise checks.InputError(
-            f"{name} must give probabilities that are not negative and sum to one, but gives {found[row].tolist()} "
-            f"in row {row}; divide by their sum"
-        )
-    return found
-
-
 def taken_probabilities(policy: PolicyFunction, states: Any, actions: Any, *, name: str = "the policy") -> np.ndarray:
     """The probability π(a_i|s_i) of the action taken in each row.
 
     Parameters
     ----------
-    policy : callable
-        States (n, d) -> probabilities (n, A).
+    policy : callable, classifier, agent, dict or array of shape (n, A)
+        The policy; a function of states gives probabilities (n, A).
     states : array of shape (n, d) or (n,)
         States.
     actions : array of shape (n,)
-        Actions, numbered from 0.
+        Actions, numbered from 0 unless the policy has labels for them.
     name : str, default="the policy"
         What messages call the policy.
 
@@ -112,8 +112,28 @@ def taken_probabilities(policy: PolicyFunction, states: Any, actions: Any, *, na
     array of shape (n,)
         Probabilities.
     """
-    found = probabilities(policy, states, name=name)
-    return found[np.arange(len(found)), action_numbers(actions, found.shape[1], len(found))]
+    if policy is None:
+        raise checks.InputError(f"{name} must be a function from states (n, d) to probabilities (n, actions), not None")
+    form = form_of(policy)
+    if form is None:
+        raise checks.InputError(
+            f"{name} must be a policy, not the name of a column {policy!r}; give the column's values"
+        )
+    if isinstance(form, FunctionForm):
+        found = probabilities(policy, states, name=name)
+        return found[np.arange(len(found)), action_numbers(actions, found.shape[1], len(found))]
+    if isinstance(policy, GaussianPolicy):
+        raise checks.InputError(
+            f"{name} must give probabilities of actions, which a GaussianPolicy has none of; action values need no "
+            "importance weights"
+        )
+    taken = np.asarray(actions)
+    levels = np.unique(levels_of(taken).astype(str)).tolist() if taken.dtype.kind in "OUS" else ()
+    choices = choices_at(form.states, len(taken), levels) if isinstance(form, RowPolicy) else form.at(states)
+    if not choices.numbered:
+        return taken_shares(choices, taken)
+    shares = check_distributions(choices.shares, name)
+    return shares[np.arange(len(shares)), action_numbers(actions, shares.shape[1], len(shares))]
 
 
 def importance_weights(
@@ -133,9 +153,9 @@ def importance_weights(
         States.
     actions : array of shape (n,)
         Logged actions, numbered from 0.
-    target : callable
-        The policy π: states (n, d) -> probabilities (n, A).
-    behaviour : callable or array of shape (n,)
+    target : callable, classifier, agent, dict or array of shape (n, A)
+        The policy π: what gives probabilities for states, or has `predict_proba`, or these probabilities.
+    behaviour : callable, classifier or array of shape (n,)
         The policy π_b, or the probabilities with which the logged actions were taken.
     clip : float, optional
         Largest weight: less variance, some bias towards the behaviour policy.
@@ -155,7 +175,7 @@ def importance_weights(
     [2.0, 0.0]
     """
     wanted = taken_probabilities(target, states, actions, name="the target policy")
-    if callable(behaviour):
+    if callable(behaviour) or hasattr(behaviour, "predict_proba"):
         given = taken_probabilities(behaviour, states, actions, name="the behaviour policy")
     else:
         given = numbers("behaviour", behaviour)
@@ -262,74 +282,9 @@ def sampled_actions(
 
     checks.count("draws", draws)
     states = state_rows(next_states, name="next_states")
-    _check_callable("the policy", policy, "a key and states (n, d) to actions (n, a)")
+    check_callable("the policy", policy, "a key and states (n, d) to actions (n, a)")
     drawn = [_actions(policy(each, states), len(states)) for each in jax.random.split(checks.as_key(key), draws)]
     return {"next_action": np.stack(drawn, axis=1), "next_probability": np.full((len(states), draws), 1.0 / draws)}
-
-
-class GaussianPolicy:
-    """A policy with normal actions around a mean.
-
-    `actions` gives a few actions with weights such that means of smooth functions come out right: five
-    Gauss-Hermite nodes for one number, their products for two, and for more numbers two nodes along each of them.
-
-    Parameters
-    ----------
-    mean : callable
-        States -> mean actions (n,) or (n, a).
-    deviation : float, array of shape (a,) or callable
-        Standard deviations of the actions, or a function of states that gives them.
-
-    Examples
-    --------
-    >>> actions, shares = GaussianPolicy(lambda s: 2 * s[:, 0], 0.5).actions(np.array([[1.0]]))
-    >>> [round(float(np.sum(shares * actions[:, :, 0] ** power)), 3) for power in (1, 2)]  # 2, and 2² + 0.5²
-    [2.0, 4.25]
-    """
-
-    def __init__(self, mean: Callable[[Any], Any], deviation: Any) -> None:
-        _check_callable("the mean of a Gaussian policy", mean, "states to actions (n,) or (n, a)")
-        if not callable(deviation):
-            checks.not_negative("deviation", deviation)
-        self.mean, self.deviation = mean, deviation
-
-    def actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
-        """A few actions at each state, with weights.
-
-        Parameters
-        ----------
-        states : array-like of shape (n, d)
-            States.
-
-        Returns
-        -------
-        actions : array of shape (n, J, a)
-            Actions.
-        weights : array of shape (n, J)
-            Weights, which sum to one in each row.
-        """
-        mean = numbers("what the mean of the policy gives", self.mean(states))
-        mean = mean[:, None] if mean.ndim == 1 else mean
-        given = self.deviation(states) if callable(self.deviation) else self.deviation
-        deviation = numbers("the deviation of the policy", given)
-        if deviation.ndim == 1 and callable(self.deviation):  # one for each state
-            deviation = deviation[:, None]
-        nodes, shares = _nodes(mean.shape[1])
-        moves = np.broadcast_to(deviation, mean.shape)[:, None] * nodes
-        return mean[:, None] + moves, np.tile(shares, (len(mean), 1))
-
-
-def _nodes(width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(nodes (J, width), weights (J,)) of a standard normal vector."""
-    if width > 2:  # exact for polynomials of the third degree
-        nodes = np.sqrt(width) * np.concatenate([np.eye(width), -np.eye(width)])
-        return nodes, np.full(2 * width, 0.5 / width)
-    places, weights = np.polynomial.hermite_e.hermegauss(5)
-    weights = weights / weights.sum()
-    if width == 1:
-        return places[:, None], weights
-    first, second = (each.ravel() for each in np.meshgrid(places, places))
-    return np.stack([first, second], axis=1), np.outer(weights, weights).ravel()
 
 
 class Policy:
@@ -433,83 +388,6 @@ class Policy:
         return FORMS if self.discrete else VECTOR_FORMS
 
 
-def numbers(name: str, values: Any) -> np.ndarray:
-    """The values in float64, NaN included; without a look at JAX, for what is asked at every step of a game.
-
-    Parameters
-    ----------
-    name : str
-        What messages call them.
-    values : array-like
-        Values.
-
-    Returns
-    -------
-    array
-        The numbers.
-    """
-    try:
-        given = np.asarray(values)
-    except (TypeError, ValueError):
-        raise checks.InputError(f"{name} could not be read as an array; give equal rows of numbers") from None
-    if given.dtype.kind not in "iufb":
-        raise checks.InputError(f"{name} must be numbers, not {given.dtype}; encode text or objects as numbers first")
-    return given.astype(np.float64)
-
-
-def state_rows(states: Any, *, name: str = "states") -> np.ndarray:
-    """States as rows in float64, checked to be finite.
-
-    Parameters
-    ----------
-    states : array of shape (n, d) or (n,)
-        States.
-    name : str, default="states"
-        What messages call them.
-
-    Returns
-    -------
-    array of shape (n, d)
-        The rows.
-    """
-    rows = numbers(name, states)
-    if rows.ndim not in (1, 2) or not len(rows):
-        raise checks.InputError(f"{name} must have shape (rows,) or (rows, dimension), but have {rows.shape}")
-    if not np.isfinite(rows).all():
-        row = int(np.argwhere(~np.isfinite(rows))[0][0])
-        raise checks.InputError(f"{name} must be finite, but row {row} is {rows[row].tolist()}; drop or fill such rows")
-    return rows[:, None] if rows.ndim == 1 else rows
-
-
-def action_numbers(actions: Any, count: int, rows: int) -> np.ndarray:
-    """Discrete actions as whole numbers, checked.
-
-    Parameters
-    ----------
-    actions : array of shape (n,)
-        Actions.
-    count : int
-        Number of actions; each must be below.
-    rows : int
-        Number of rows n.
-
-    Returns
-    -------
-    array of int of shape (n,)
-        The actions.
-    """
-    given = numbers("actions", actions)
-    if given.shape != (rows,):
-        raise checks.InputError(f"actions must have shape ({rows},), one number a row, but have {given.shape}")
-    bad = ~np.isin(given, np.arange(count))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise checks.InputError(
-            f"actions must be whole numbers from 0 to {count - 1}, not {given[row]:g} as in row {row}"
-        )
-    return given.astype(np.int64)
-
-
 def is_discrete(space: Any) -> bool:
     """Whether the space is gymnasium's Discrete, told by its name: gymnasium may not be there."""
     return type(space).__name__ == "Discrete"
@@ -527,11 +405,6 @@ def _actions(drawn: Any, rows: int) -> np.ndarray:
     if not np.isfinite(found).all():
         raise checks.InputError("a sampled policy must give finite actions, but gave NaN or infinity")
     return found[:, None] if found.ndim == 1 else found
-
-
-def _check_callable(name: str, policy: Any, what: str) -> None:
-    if not callable(policy):
-        raise checks.InputError(f"{name} must be a function from {what}, not {policy!r}")
 
 
 def _check_acts(policy: Any) -> None:

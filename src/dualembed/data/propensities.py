@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.policies import effective_sample_size, numbers, state_rows
+from dualembed.data.policies import effective_sample_size
+from dualembed.data.probabilities import TOLERANCE, numbers, state_rows
 
 FLOOR = 1e-3  # lower estimates are mostly error, and a weight would be their inverse
 FEW_FEATURES = 15  # up to so many coordinates the products of two are features too; beyond, they would be hundreds
@@ -25,10 +26,11 @@ def estimated_propensities(
     """Estimates of π_b(a|s), the probability with which the behaviour policy took each logged action.
 
     Three classifiers from states to actions are tried: logistic regression on the standardised coordinates, another on
-    their squares and products too (where there are at most 15), and boosted trees. Each row's estimate comes from a
-    fit to the other folds, so no row explains itself; the classifier with the lowest logarithmic loss on the
-    held-out rows is taken. An action with fewer than 10 rows gets its share of rows in every state. Small probabilities
-    are smoothed, so a poor overlap may look better than it is.
+    their squares and products too (where there are at most 15), and boosted trees; and the best of them calibrated by
+    scikit-learn's CalibratedClassifierCV. Each row's estimate comes from a fit to the other folds, so no row explains
+    itself; the classifier with the lowest logarithmic loss on the held-out rows is taken. An action with fewer than 10
+    rows gets its share of rows in every state. Small probabilities are smoothed, so a poor overlap may look better than
+    it is.
 
     Parameters
     ----------
@@ -63,11 +65,126 @@ def estimated_propensities(
         raise checks.InputError(f"floor must be at most 1/{classes}, one over the number of actions, not {floor}")
     if len(rows) < 2 * folds:
         raise checks.InputError(f"{folds} folds need at least {2 * folds} rows, not {len(rows)}; give fewer folds")
-    parts = _parts(labels, folds, seed)
-    estimates = [_cross_fitted(each, rows, labels, parts) for each in _classifiers(rows.shape[1], seed)]
-    clipped = [np.maximum(each, floor) for each in estimates]
-    losses = [-np.mean(np.log(each)) for each in clipped]
-    return clipped[int(np.argmin(losses))]
+    return _chosen(rows, labels, _parts(labels, folds, seed), seed, floor)[1]
+
+
+@dataclass(frozen=True)
+class Propensities:
+    """How likely the logged actions were, as logged or as estimated.
+
+    Attributes
+    ----------
+    values : array of shape (n,)
+        Probabilities.
+    replicates : array of shape (K, n) or None
+        The same estimated without each of K groups of rows; None where they were logged.
+    groups : array of shape (n,) or None
+        The number of each row's group.
+    """
+
+    values: np.ndarray
+    replicates: np.ndarray | None = None
+    groups: np.ndarray | None = None
+
+    @staticmethod
+    def logged(given: Any) -> Propensities:
+        """Those of a log.
+
+        Parameters
+        ----------
+        given : array of shape (n,)
+            How likely each logged action was.
+
+        Returns
+        -------
+        Propensities
+            The same, once they are known to be probabilities.
+        """
+        found = numbers("propensities", given)
+        bad = ~((found > 0) & (found <= 1 + TOLERANCE))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise checks.InputError(
+                f"propensities must be above 0 and at most 1, not {found[row]:g} as in row {row}: they are how likely "
+                "the actions were that were taken; drop such rows or mend them"
+            )
+        return Propensities(found)
+
+
+def estimate_propensities(
+    states: Any, actions: Any, *, groups: Any = None, folds: int = 5, seed: int = 0, floor: float = FLOOR
+) -> Propensities:
+    """Estimates of π_b(a|s) as `estimated_propensities` makes them, also without each of a few groups of rows.
+
+    What is made of them can so be made again from all that is left, estimates included, and its error counts that they
+    are estimates (`linear.path.jackknife`).
+
+    Parameters
+    ----------
+    states : array of shape (n, d) or (n,)
+        States.
+    actions : array of shape (n,)
+        Logged actions.
+    groups : array of shape (n,), optional
+        Labels of rows that depend on each other, such as episodes; folds are made of these.
+    folds : int, default=5
+        Number of folds, which are the groups that are left out.
+    seed : int, default=0
+        Seed of folds and classifiers.
+    floor : float, default=1e-3
+        Least estimate.
+
+    Returns
+    -------
+    Propensities
+        The estimates.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = estimate_propensities(rng.normal(size=400), rng.random(400) < 0.3)
+    >>> found.values.shape, found.replicates.shape
+    ((400,), (5, 400))
+    """
+    checks.count("folds", folds, at_least=3)
+    rows = state_rows(states)
+    labels, classes = _labels(np.unique(np.asarray(actions), return_inverse=True)[1].ravel(), len(rows))
+    owner = np.arange(len(rows)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    count = int(owner.max()) + 1
+    if count < 2 * folds and groups is not None:
+        folds = max(3, min(folds, count))
+    if count < folds:
+        raise checks.InputError(f"propensities are estimated in folds of at least 3 groups, but there are {count}")
+    numbers_of = np.random.default_rng(seed).permutation(count) % folds
+    fold = numbers_of[owner]
+    parts = [(np.flatnonzero(fold != each), np.flatnonzero(fold == each)) for each in range(folds)]
+    classifier, values = _chosen(rows, labels, parts, seed, min(floor, 1 / classes))
+    replicates = np.tile(values, (folds, 1))
+    for first in range(folds):
+        for second in range(first):  # what is fitted without both serves the rows of each
+            fitted = np.flatnonzero((fold != first) & (fold != second))
+            held = np.flatnonzero((fold == first) | (fold == second))
+            own = np.maximum(_cross_fitted(classifier, rows, labels, [(fitted, held)])[held], min(floor, 1 / classes))
+            replicates[np.where(fold[held] == first, second, first), held] = own
+    return Propensities(values, replicates, fold)
+
+
+def _chosen(
+    rows: np.ndarray, labels: np.ndarray, parts: list[tuple[np.ndarray, np.ndarray]], seed: int, floor: float
+) -> tuple[Any, np.ndarray]:
+    """(the classifier with the lowest loss on rows held out, its estimates (n,))."""
+    from sklearn.calibration import CalibratedClassifierCV
+
+    def estimates(classifier: Any) -> np.ndarray:
+        return np.maximum(_cross_fitted(classifier, rows, labels, parts), floor)
+
+    def loss(found: tuple[Any, np.ndarray]) -> float:
+        return -float(np.mean(np.log(found[1])))
+
+    tried = [(each, estimates(each)) for each in _classifiers(rows.shape[1], seed)]
+    best = min(tried, key=loss)
+    calibrated = CalibratedClassifierCV(best[0], method="sigmoid", cv=3)
+    return min(best, (calibrated, estimates(calibrated)), key=loss)
 
 
 @dataclass(frozen=True)

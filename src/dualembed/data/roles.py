@@ -102,6 +102,13 @@ ROLES: dict[str, Role] = {
             aliases=("weights", "rho"),
         ),
         Role(
+            "propensities",
+            "--propensity",
+            Kind.NUMBER,
+            "How likely the logged action was, by the policy that took it.",
+            aliases=("pscore", "action_prob"),
+        ),
+        Role(
             "episodes",
             "--episode",
             Kind.LABEL,

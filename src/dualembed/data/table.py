@@ -46,6 +46,7 @@ class Table:
     digest: str | None = None
     warnings: tuple[str, ...] = ()
     left_out: int = 0
+    source: Any = None
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -66,7 +67,8 @@ class Table:
         columns = log(source) if is_log(source) else source
         if not isinstance(columns, Mapping) or not {"state", "next_state"} <= set(columns):
             return None
-        return Table({role.name: columns[role.word] for role in ROLES.values() if role.word in columns})
+        known = {role.name: columns[role.word] for role in ROLES.values() if role.word in columns}
+        return Table(known, source=source if columns is source else None)
 
     def __getattr__(self, role: str) -> Any:
         if role not in ROLES:
@@ -94,6 +96,8 @@ class Table:
         columns = {**kept.columns, "next_states": take(self.states, found.after)}
         if "next_actions" in derives and self.next_actions is None and self.actions is not None:
             columns["next_actions"] = take(self.actions, found.after)
+        if "policy" in self.columns and "next_policy" not in self.columns:
+            columns["next_policy"] = take(self.columns["policy"], found.after)
         notes = (*self.warnings, *found.warnings)
         return dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
 

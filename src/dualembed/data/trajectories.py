@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
-from dualembed.data.policies import numbers
+from dualembed.data.probabilities import numbers
 from dualembed.sources import Sample
 
 MARKS = ("terminated", "truncated")

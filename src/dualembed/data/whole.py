@@ -30,7 +30,7 @@ def named_table(source: Any, roles: Sequence[Role]) -> Table | None:
     found = {role.name: _part(source, role, columns[role.word]) for role in ROLES.values() if role.word in columns}
     if "episodes" in found and "episode" not in {role.word for role in roles}:
         found["groups"] = found.pop("episodes")  # the word that groups had once
-    return Table(found, warnings=_unused_ends(source, roles, columns))
+    return Table(found, warnings=_unused_ends(source, roles, columns), source=source)
 
 
 def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:

@@ -8,13 +8,11 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Task
-from dualembed.data.coding import Coding
 from dualembed.data.frames import as_column, first_rows, step_numbers
-from dualembed.data.policies import TOLERANCE, GaussianPolicy
-from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
+from dualembed.estimators.acting import ActingEstimator
 from dualembed.estimators.diagnostics import low_overlap
-from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, PolicyValueEstimator
+from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.candidates import Functional, Headline
 from dualembed.linear.moment_fit import MomentFit
@@ -27,7 +25,7 @@ from dualembed.spaces.features import evaluate_features
 ACTIONS = 12  # that are compared
 
 
-class ActionValueEvaluator(PolicyValueEstimator):
+class ActionValueEvaluator(ActingEstimator):
     """The action values Q(s, a) of a policy: the discounted reward from taking a in s and then following it.
 
     Anyone's transitions will do. Actions that are whole numbers or labels are discrete, and each has its own function.
@@ -36,9 +34,11 @@ class ActionValueEvaluator(PolicyValueEstimator):
     ----------
     discount : float, default=0.99
         By how much a reward counts less a step later; part of the problem.
-    policy : callable or GaussianPolicy, optional
+    policy : callable, classifier, agent, GaussianPolicy, dict, tuple, array or names, optional
         The evaluated policy: a function from states, as they are given to `fit`, to probabilities (n, A) of actions
-        numbered from 0, or to actions (n,) or (n, a). Without it give `next_actions` to `fit`.
+        numbered from 0, or to actions (n,) or (n, a); what has `predict_proba`, with its classes as actions, or
+        `predict`; a dictionary from states to either; a pair of tables, for the rows' states and next states; or names
+        of columns of the log (docs/guide.md). Without it give `next_actions` to `fit`.
     reward_known : bool, default=False
         Whether the reward is a function of state and action, which makes errors easier to tell.
     solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
@@ -216,7 +216,7 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     def _value_at(self, initial_states: Any) -> Question:
         points, strays = self._coding().locate(initial_states)
-        actions, shares = self._policy_actions(initial_states)
+        actions, shares = self._policy_actions(self._asked(initial_states))
         pairs = _pairs(points, actions)
         words = "the policy's value over the given initial states"
         return Question.mean(words, pairs, shares, np.full(len(pairs), -1), strays)
@@ -275,11 +275,6 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     bellman_error = TransitionEstimator.error  # as it was called first
 
-    @property
-    def _derives(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Next actions too, where no policy says what they are."""
-        return self.task.derives if self.policy is None else ("next_states",)
-
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
         if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
@@ -289,10 +284,11 @@ class ActionValueEvaluator(PolicyValueEstimator):
 
     def _headline(self, problem: Any, table: Table) -> Headline | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
-        if table.episodes is None or self.policy is None:
+        if self.policy is None or (table.episodes is None and not self._one_step(table)):
             return None
-        rows = first_rows(table.episodes)
-        actions, shares = self._policy_actions(table.states)
+        every = len(problem.source.table["state"])
+        rows = np.arange(every) if table.episodes is None else first_rows(table.episodes)
+        actions, shares = self._policy_actions(self._choices(table, "states", table.states))
         return Headline(_pairs(problem.source.table["state"][rows], actions[rows]), shares[rows], rows)
 
     def _question_of(self, problem: Any, table: Table) -> Question | None:
@@ -335,82 +331,21 @@ class ActionValueEvaluator(PolicyValueEstimator):
         features = evaluate_features(self.function_.features, part.points.reshape(-1, part.points.shape[2]))
         return np.asarray(part.shares.ravel() @ features / len(part.points))
 
-    @property
-    def actions_(self) -> Coding:
-        """How actions are coded."""
-        return self.schema_.codings["actions"]
-
-    def _fit_codings(self, table: Table) -> dict[str, Coding]:
-        """The codings of states and actions: of all actions that the policy may take, seen or not."""
-        codings = super()._fit_codings(table)
-        tables, discrete = [table.actions], _discrete(table.actions)
-        if table.next_actions is not None:
-            tables.append(table.next_actions)
-        elif self.policy is None:
-            raise checks.InputError(
-                "a policy must be given, or the next_actions that it takes at the next states; without next_states "
-                "both are those of the next row of the episode"
-            )
-        elif isinstance(self.policy, GaussianPolicy):
-            discrete = False
-        elif discrete and (shares := self._asked(codings["states"].renamed(table.next_states))).ndim == 2:
-            if _labels_of(table.actions):
-                raise checks.InputError(
-                    "a policy that gives probabilities has actions numbered from 0, but the actions here are labels; "
-                    "number them, or let the policy give labels"
-                )
-            tables.append(np.arange(shares.shape[1]))
-        elif discrete:
-            tables.append(shares)
-        return codings | {"actions": Coding.fit("actions", *tables, categorical=discrete or None)}
-
     def _decoded(self, points: np.ndarray) -> tuple[Any, ...]:
         states, actions = super()._decoded(points)
         return states, actions[:, 0] if np.ndim(actions) == 2 and actions.shape[1] == 1 else actions
 
-    def _asked(self, states: Any) -> np.ndarray:
-        if not callable(self.policy):
-            raise checks.InputError(f"policy must be a function of states, not {self.policy!r}")
-        given = np.asarray(self.policy(states))
-        if given.ndim not in (1, 2):
-            raise checks.InputError(
-                "policy must give an action, or probabilities of all, for each state, (n,) or (n, actions), but gave "
-                f"shape {given.shape}"
-            )
-        return given
-
     @property
     def _acted(self) -> bool:
         return self.policy is None and self.starts_ is not None and self.starts_.words == AT_STARTS
-
-    def _policy_actions(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(coded actions (n, J, a), probabilities (n, J)) that the policy has at the states."""
-        if isinstance(self.policy, GaussianPolicy):
-            drawn, shares = self.policy.actions(states)
-            return self.actions_.encode(drawn.reshape(-1, drawn.shape[2])).reshape(*shares.shape, -1), shares
-        given = self._asked(states)
-        levels = self.actions_.columns[0].levels if len(self.actions_.columns) == 1 else ()
-        if levels and given.ndim == 2 and given.shape[1] not in (1, len(levels)):
-            raise checks.InputError(
-                f"the policy gives probabilities of {given.shape[1]} actions, but there are {len(levels)}: "
-                f"{', '.join(map(str, levels[:8]))}; give one for each, 0 for those it does not take"
-            )
-        if levels and given.ndim == 2 and given.shape[1] == len(levels):
-            shares = given.astype(np.float64)
-            if np.any(shares < 0) or np.abs(shares.sum(axis=1) - 1).max() > TOLERANCE:
-                raise checks.InputError(
-                    "the policy's probabilities must not be negative and must sum to one in each row"
-                )
-            every = self.actions_.encode(np.asarray(levels))
-            return np.repeat(every[None], len(given), axis=0), shares
-        return self.actions_.encode(given)[:, None], np.ones((len(given), 1))
 
     def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> ActionValue:
         rows = len(columns["state"])
         if table.next_actions is not None:
             actions, shares = self.actions_.encode(table.next_actions)[:, None], np.ones((rows, 1))
         else:
-            actions, shares = self._policy_actions(self.coding_.renamed(table.next_states))
+            following = self._choices(table, "next_states", self.coding_.renamed(table.next_states))
+            actions, shares = self._policy_actions(following)
         columns |= {
             "action": self.actions_.encode(table.actions),
             "reward": as_column("rewards", table.rewards, rows),
@@ -423,23 +358,6 @@ class ActionValueEvaluator(PolicyValueEstimator):
             if len(column) != rows:
                 raise checks.InputError(f"states have {rows} rows, but {name}s {len(column)}; give one a transition")
         return ActionValue(Dataset(**columns), self.discount, reward_known=self.reward_known)
-
-
-def _labels_of(actions: Any) -> bool:
-    """Whether actions are text."""
-    return np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions).dtype.kind in "OUS"
-
-
-def _discrete(actions: Any) -> bool:
-    """Whether actions are labels or a few whole numbers."""
-    given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
-    if given.ndim != 1:
-        return False
-    if given.dtype.kind not in "iuf":
-        return True
-    return bool(np.all(given == np.round(given))) and len(np.unique(given)) <= MOST_LEVELS
 
 
 def _pairs(states: np.ndarray, actions: np.ndarray) -> np.ndarray:

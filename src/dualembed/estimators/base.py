@@ -297,11 +297,15 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        table = table.arranged(self._derives)
+        table = self._arranged(table)
         with self._transaction() as draft:
             draft._fit_first(table)
             draft._add_warnings(table.warnings)
         return self
+
+    def _arranged(self, table: Table) -> Table:
+        """The table as a fit wants it: rows in the order of time, with what follows."""
+        return table.arranged(self._derives)
 
     @abstractmethod
     def _fit_first(self, table: Table) -> Any:

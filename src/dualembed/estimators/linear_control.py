@@ -9,7 +9,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.answers import Task
 from dualembed.data.frames import as_column
-from dualembed.data.policies import numbers
+from dualembed.data.probabilities import numbers
 from dualembed.data.table import Table
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import FirstExit

@@ -144,7 +144,7 @@ class PolicyValueEstimator(TransitionEstimator):
 
     def _episodes(self, tables: Mapping[str, Any]) -> Episodes | None:
         """Predicted and observed returns of episodes that ended, or were cut off late enough to compare them."""
-        table = Table.of(**tables).arranged(self._derives)
+        table = self._arranged(Table.of(**tables))
         if table.episodes is None or not self._acted:
             return None
         problem, _ = self._problem(table)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dualembed.data.policies import GaussianPolicy
+from dualembed.data.gaussian_policy import GaussianPolicy
 from dualembed.data.table import Table
 from dualembed.experiments import bench_peers as peers
 from dualembed.experiments.bench_worlds import POLICIES, WORLDS, Choice, Log, Policy, play_log, true_values

@@ -5,6 +5,7 @@
 the numbers of any of them as a frame.
 """
 
+from dualembed.plot.comparison import comparison
 from dualembed.plot.drawn import data_of
 from dualembed.plot.effects import effect, effects
 from dualembed.plot.figures import function
@@ -13,6 +14,7 @@ from dualembed.plot.returns import returns
 from dualembed.plot.trust import density_ratio, errors, singular_values, weights, witness
 
 __all__ = [
+    "comparison",
     "data_of",
     "density_ratio",
     "effect",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dualembed import checks
 from dualembed.arrays import Floats
-from dualembed.data.policies import numbers, state_rows
+from dualembed.data.probabilities import numbers, state_rows
 from dualembed.data.trajectories import check_marks, check_not_negative, check_vectors
 from dualembed.deprecation import warn
 from dualembed.losses import Loss, Square

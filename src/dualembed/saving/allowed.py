@@ -58,6 +58,7 @@ PARTS: dict[str, dict[str, str]] = {
         "data.conditions": "Column Comparison Condition",
         "data.environments": "Move",
         "data.formula": "Formula FormulaColumns",
+        "data.policy_forms": "Choices RowPolicy",
         "data.qm7": "Molecules",
         "data.terms": "Side",
     },
@@ -76,7 +77,11 @@ PARTS: dict[str, dict[str, str]] = {
         "saving.migrations": "Stream",
     },
     "comparison": {
-        "comparison.policies": "Comparison",
+        "comparison.compared": "Compared",
+        "comparison.joint": "Joint",
+        "comparison.one_step": "Rounds",
+        "comparison.policy_table": "Best Comparison",
+        "comparison.rivals": "Steps",
         "comparison.model_table": "ComparedModel ModelComparison",
     },
     "answers": {
@@ -114,7 +119,7 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.policy_evaluation": "PolicyEvaluation",
         "problems.regression": "InstrumentalVariables Invariance Unconditional",
     },
-    "propensities": {"data.propensities": "Overlap"},
+    "propensities": {"data.propensities": "Overlap Propensities"},
     "saddle": {"saddle": "DualFunction Saddle"},
     "samplers": {
         "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "

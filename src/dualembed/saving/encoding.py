@@ -47,7 +47,8 @@ class Encoder:
     def parameter(self, value: Any, name: str) -> Any:
         """The description of a constructor's parameter; any callable will do."""
         ours = class_name(type(value)) is not None or isinstance(value, jax.tree_util.Partial)
-        if callable(value) and not ours and known_name(value) is None:
+        acts = callable(value) or any(hasattr(value, name) for name in ("predict", "predict_proba", "actions"))
+        if acts and not ours and known_name(value) is None:
             return self._object(self._missing_function(value, name, name), name)
         return self.value(value, name)
 

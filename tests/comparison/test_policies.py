@@ -60,9 +60,36 @@ def test_the_other_way_round_it_is_the_same_with_another_sign(comparison: Any) -
 def test_the_table_has_all_values_and_all_differences(comparison: Any) -> None:
     rows = comparison.table()
     assert [row["what"] for row in rows][:4] == ["never", "coin", "always", "never minus coin"]
-    assert len(rows) == 6
+    ours = [row for row in rows if row["estimator"] == "debiased"]
+    assert len(ours) == 6
     assert all(row["lower"] < row["value"] < row["upper"] for row in rows)
     assert "coin minus always" in str(comparison)
+    frame = comparison.tidy()
+    assert len(frame) == len(rows)
+    assert {"what", "estimator", "estimate", "std_error", "conf_low", "conf_high"} <= {*frame.columns}
+
+
+def test_other_estimators_stand_beside_each_value(comparison: Any) -> None:
+    for name in ("coin", "always"):
+        others, truth = comparison.estimates[name], comparison.values[name]
+        assert {"LSTD", "fitted Q"} < {*others}
+        assert any(each.startswith("weighted importance sampling") for each in others)
+        for found in (others["LSTD"], others["fitted Q"]):
+            assert abs(found.value - truth.value) < 4 * np.hypot(found.stderr, truth.stderr)
+    assert "60 of 60 episodes were cut before they ended" in comparison.notes[0]
+
+
+def test_intervals_of_all_at_once_are_wider_than_each_alone(comparison: Any) -> None:
+    alone, row = comparison.values["coin"].interval(), comparison.table()[1]
+    assert row["lower"] < alone[0] < alone[1] < row["upper"]
+    assert comparison.reach(0.99) > comparison.reach(0.95) > comparison.reach(0.5)
+
+
+def test_what_is_best_beyond_doubt_is_worth_what_it_is_alone(comparison: Any) -> None:
+    best = comparison.best()
+    assert (best.name, best.picked["always"]) == ("always", pytest.approx(1.0))
+    assert best.value.value == pytest.approx(comparison.values["always"].value)
+    assert best.lower < best.value.value
 
 
 def test_strange_names_and_actions_are_told_in_one_sentence(comparison: Any) -> None:
