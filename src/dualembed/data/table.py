@@ -34,7 +34,8 @@ class Table:
 
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
-    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows.
+    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
+    and `dropped` those that lacked a value.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -46,6 +47,7 @@ class Table:
     digest: str | None = None
     warnings: tuple[str, ...] = ()
     left_out: int = 0
+    dropped: int = 0
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -194,10 +196,12 @@ class Prepared:
     def to_table(self, roles: Sequence[Role], *, needs: Sequence[str], categories: Collection[str]) -> Table:
         """The columns of these roles, with the names of those that the file has."""
         found = arguments(self.table, self.whole, roles, categories=categories)
-        own = {role.word: role for role in roles}  # since a word may have another meaning in another task
-        known = [role for role in ROLES.values() if role.word in self.columns and own.get(role.word, role) is role]
-        names = {role.name: tuple(self.columns[role.word]) for role in known}
-        return Table(found, names, fingerprint(self.table, self.whole, needs), self.warnings, self.left_out)
+        # A word may have another meaning in another task.
+        own = {word: role for role in roles for word in words_of(role, roles)}
+        meant = {**{role.word: role for role in reversed(ROLES.values())}, **own}
+        names = {meant[word].name: tuple(columns) for word, columns in self.columns.items()}
+        notes = self.warnings, self.left_out, self.dropped
+        return Table(found, names, fingerprint(self.table, self.whole, needs), *notes)
 
 
 def prepare(table: pa.Table, columns: Columns, *, derives: Collection[str], drop: bool) -> Prepared:
@@ -235,7 +239,8 @@ def arguments(
         elif role.kind is Kind.TABLE:
             found[role.name] = _features(table, names, called, option=role.option, categories=categories)
         else:
-            found[role.name] = to_numbers(table, names[0], role.option)
+            values = to_numbers(table, names[0], role.option)
+            found[role.name] = np.exp(values) if names[0] in role.logarithms else values
     return found
 
 
