@@ -95,6 +95,54 @@ class Overlap:
     warning: str
 
 
+@dataclass(frozen=True)
+class WeightSums:
+    """What is kept of importance weights, however many there are: sums, and those of the largest.
+
+    `top` is the sum of the hundredth of the rows with the largest weights; of rows that came in parts, of each part.
+    """
+
+    rows: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    largest: float = 0.0
+    top: float = 0.0
+
+    @staticmethod
+    def of(weights: Any) -> WeightSums:
+        """Those of weights (n,)."""
+        given = numbers("weights", weights)
+        if given.ndim != 1 or not np.isfinite(given).all():
+            raise checks.InputError(f"weights must be finite numbers of shape (rows,), but have shape {given.shape}")
+        effective_sample_size(given)  # which refuses weights that leave nothing
+        top = np.sort(given)[::-1][: -(-len(given) // 100)]
+        return WeightSums(len(given), float(given.sum()), float(given @ given), float(given.max()), float(top.sum()))
+
+    def __add__(self, other: WeightSums) -> WeightSums:
+        """Those of both."""
+        return WeightSums(
+            self.rows + other.rows,
+            self.total + other.total,
+            self.squares + other.squares,
+            max(self.largest, other.largest),
+            self.top + other.top,
+        )
+
+    @property
+    def overlap(self) -> Overlap:
+        """How many rows the weights leave in use, and a warning where these are few."""
+        size = self.total**2 / self.squares
+        share = size / self.rows
+        enough = size >= LEAST_ROWS and share >= LEAST_SHARE
+        return Overlap(
+            effective_sample_size=size,
+            share=share,
+            largest=self.largest * self.rows / self.total,
+            top_share=self.top / self.total,
+            warning="" if enough else _warning(size, self.rows),
+        )
+
+
 def overlap(weights: Any) -> Overlap:
     """How far the data of the behaviour policy cover the target policy, by the importance weights.
 
@@ -115,21 +163,7 @@ def overlap(weights: Any) -> Overlap:
     >>> overlap([100.0] + [0.0] * 99).warning[:49]
     'the weights leave 1 effective row of 100 (1.0 %):'
     """
-    given = numbers("weights", weights)
-    if given.ndim != 1 or not np.isfinite(given).all():
-        raise checks.InputError(f"weights must be finite numbers of shape (rows,), but have shape {given.shape}")
-    size = effective_sample_size(given)
-    count = len(given)
-    top = np.sort(given)[::-1][: -(-count // 100)]
-    share = size / count
-    enough = size >= LEAST_ROWS and share >= LEAST_SHARE
-    return Overlap(
-        effective_sample_size=size,
-        share=share,
-        largest=float(given.max() / given.mean()),
-        top_share=float(top.sum() / given.sum()),
-        warning="" if enough else _warning(size, count),
-    )
+    return WeightSums.of(weights).overlap
 
 
 def _warning(size: float, count: int) -> str:

@@ -197,8 +197,7 @@ class Prepared:
         """The columns of these roles, with the names of those that the file has."""
         found = arguments(self.table, self.whole, roles, categories=categories)
         # A word may have another meaning in another task.
-        own = {word: role for role in roles for word in words_of(role, roles)}
-        meant = {**{role.word: role for role in reversed(ROLES.values())}, **own}
+        meant = {role.word: role for role in (*ROLES.values(), *roles)}
         names = {meant[word].name: tuple(columns) for word, columns in self.columns.items()}
         notes = self.warnings, self.left_out, self.dropped
         return Table(found, names, fingerprint(self.table, self.whole, needs), *notes)

@@ -38,7 +38,7 @@ class Returns:
     @staticmethod
     def of(table: dict[str, Any], labels: np.ndarray, discount: float, groups: np.ndarray) -> Returns | None:
         """Those of a table of transitions; None where its rows are no whole paths in the order of time."""
-        if "weight" in table or "steps" in table:
+        if not {"weight", "steps", "mass"}.isdisjoint(table):
             return None
         order = np.argsort(labels, kind="stable")
         own = labels[order]
@@ -93,6 +93,10 @@ def out_of_order(table: dict[str, Any], labels: Any) -> list[str]:
     if not len(inside):
         return []
     state, following = (table[name].reshape(len(order), -1)[order] for name in ("state", "next_state"))
+    both = np.concatenate([state, following], axis=1)
+    inside = inside[np.any(both[inside] != both[inside + 1], axis=1)]  # a row may stand for several
+    if not len(inside):
+        return []
     close = np.all(np.isclose(following[inside], state[inside + 1], rtol=1e-5, atol=1e-5), axis=1)
     if close.mean() >= IN_ORDER:
         return []

@@ -16,6 +16,7 @@ from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import unseen_levels
 from dualembed.estimators.learning import RowSample
+from dualembed.estimators.weighting import weigh_transitions
 from dualembed.linear.averaging import PLACES
 from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest
@@ -45,12 +46,17 @@ class TransitionEstimator(Estimator):
         self.levels_ = self._levels(problem, ())
         self._solve_problem(problem, groups=groups, headline=self._headline(problem, table))
         self._keep_sample(problem, table)
-        self._add_warnings(notes)
+        self._add_warnings(notes, effective_rows=_worth(problem))
         return problem
 
     def _fit_more(self, table: Table) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(table)
+        if _worth(problem) is not None or self.diagnostics_.effective_rows is not None:
+            raise checks.InputError(
+                "partial_fit cannot add rows where sample_weight is not whole, since such weights are relative to those "
+                "of all rows; fit to all rows"
+            )
         self.left_out_ += table.left_out
         if self.levels_ is not None:
             self.levels_ = self._levels(problem, self.levels_)
@@ -61,8 +67,8 @@ class TransitionEstimator(Estimator):
 
     def _keep_sample(self, problem: Any, table: Table) -> None:
         """Keep some of the places that rows start from, besides earlier ones."""
-        points = first_points(problem)
-        self.sample_ = RowSample.of(points, points, seed=0, before=self.sample_)
+        points, mass = first_points(problem), problem.source.table.get("mass")
+        self.sample_ = RowSample.of(points, points, seed=0, before=self.sample_, weights=mass)
 
     def _levels(self, problem: Any, before: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers of the levels that the problem's rows start with, and those that are known already."""
@@ -130,12 +136,18 @@ class TransitionEstimator(Estimator):
 
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
         """(the problem, the number of each row's episode)."""
+        table = self._weighed(table)
         columns = {"state": self.coding_.encode(table.states)}
         columns["next_state"] = self.coding_.encode(table.next_states, renamed=True)
         rows, following = (len(column) for column in columns.values())
         if rows != following:
             raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
+        if table.sample_weight is not None:
+            columns["mass"] = np.asarray(table.sample_weight, dtype=np.float64)
         return self._make_problem(columns, table), self._groups(table, rows)
+
+    def _weighed(self, table: Table) -> Table:
+        return weigh_transitions(table)
 
     @property
     def _units(self) -> str:
@@ -145,6 +157,12 @@ class TransitionEstimator(Estimator):
         """The number (n,) of each row's group: its episode, where there are no others."""
         found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)
         return found if table.groups is None else group_numbers("groups", table.groups, rows)
+
+
+def _worth(problem: Any) -> float | None:
+    """How many rows of equal weight the problem's are worth; None where all count alike."""
+    mass = problem.source.table.get("mass")
+    return None if mass is None else float(mass.sum())
 
 
 def first_points(problem: Any) -> np.ndarray:

@@ -69,6 +69,7 @@ PARTS: dict[str, dict[str, str]] = {
         "solvers.base": "Selection",
         "data.coding": "Coding Column",
         "estimators.diagnostics": "Diagnostics FirstStage",
+        "estimators.logged_policy": "Stepwise",
         "estimators.policy_values": "Returns",
         "estimators.effects": "Place",
         "estimators.learning": "RowSample",
@@ -114,7 +115,7 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.policy_evaluation": "PolicyEvaluation",
         "problems.regression": "InstrumentalVariables Invariance Unconditional",
     },
-    "propensities": {"data.propensities": "Overlap"},
+    "propensities": {"data.propensities": "Overlap WeightSums"},
     "saddle": {"saddle": "DualFunction Saddle"},
     "samplers": {
         "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "
