@@ -14,6 +14,7 @@ from dualembed.deprecation import warn
 
 if TYPE_CHECKING:
     from dualembed.data import policies, propensities, qm7, trajectories
+    from dualembed.data.alignment import Alignment, alignment
     from dualembed.data.columns import missing_rows, select_columns, to_numbers
     from dualembed.data.conditions import Condition, condition
     from dualembed.data.environments import ActionRepeat, collect, episode_returns
@@ -31,6 +32,8 @@ __all__ = [
     "condition",
     "Formula",
     "log",
+    "Alignment",
+    "alignment",
     "ActionRepeat",
     "episode_returns",
     "collect",
@@ -50,6 +53,8 @@ _HOMES = {
     "condition": "conditions",
     "Formula": "formula",
     "log": "logs",
+    "Alignment": "alignment",
+    "alignment": "alignment",
     "ActionRepeat": "environments",
     "episode_returns": "environments",
     "collect": "environments",

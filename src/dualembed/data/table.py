@@ -35,7 +35,8 @@ class Table:
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
     about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
-    and `dropped` those that lacked a value.
+    and `dropped` those that lacked a value. `actions_taken` are the log's, where only the order of rows is checked by
+    them.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -48,6 +49,7 @@ class Table:
     warnings: tuple[str, ...] = ()
     left_out: int = 0
     dropped: int = 0
+    actions_taken: Any = None
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -108,7 +110,8 @@ class Table:
     def taken(self, rows: np.ndarray) -> Table:
         """Some of the rows by their numbers, in that order."""
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
-        return dataclasses.replace(self, columns=columns)
+        acts = None if self.actions_taken is None else take(self.actions_taken, rows)
+        return dataclasses.replace(self, columns=columns, actions_taken=acts)
 
 
 def unused_end_marks(columns: Mapping[str, Collection[Any]], way: str) -> list[str]:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question
+from dualembed.data.alignment import alignment_of
 from dualembed.data.frames import group_numbers
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, pluralise
@@ -107,6 +108,20 @@ def out_of_order(table: dict[str, Any], labels: Any) -> list[str]:
     ]
 
 
+def shifted_rewards(problem: Any, table: Table) -> list[str]:
+    """What it means that rewards seem to stand in other rows than those of their steps; nothing where they do not."""
+    columns = problem.source.table
+    if table.episodes is None or "steps" in columns:
+        return []
+    acts = columns.get("action")
+    if acts is None and table.actions_taken is not None:
+        given = np.asarray(table.actions_taken)
+        acts = given if given.dtype.kind in "fiub" else None
+    labels = group_numbers("episodes", table.episodes, problem.source.rows)
+    found = alignment_of(columns["state"], acts, columns["reward"], columns["next_state"], labels)
+    return [found.warning] if found.warning else []
+
+
 class PolicyValueEstimator(TransitionEstimator):
     """An evaluator of a policy, which asks for its value at the first states of episodes."""
 
@@ -194,7 +209,7 @@ class PolicyValueEstimator(TransitionEstimator):
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
         self.starts_ = self._question_of(problem, table)
-        self._add_warnings(out_of_order(problem.source.table, table.episodes))
+        self._add_warnings(out_of_order(problem.source.table, table.episodes) or shifted_rewards(problem, table))
         self._judge()
         return problem
 

@@ -196,7 +196,8 @@ class _Call:
                 )
             known = {**self.defaults, **{role: column for role, column in given.items() if role in self.known}}
             rest = {name: value for name, value in options.items() if name not in ROLES}
-            return dataclasses.replace(whole, columns=known), rest
+            acts = None if "actions" in self.known else whole.actions
+            return dataclasses.replace(whole, columns=known, actions_taken=acts), rest
         unknown = [name for name in options if name not in self.known]
         if unknown:
             hint = checks.nearest(unknown[0], self.known)
