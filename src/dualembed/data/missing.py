@@ -10,7 +10,7 @@ import numpy as np
 
 from dualembed.arrays import Booleans
 from dualembed.checks import InputError, some
-from dualembed.data.frames import Frame, columns_of, count_rows, names_of
+from dualembed.data.frames import Frame, columns_of, count_rows, is_missing, names_of
 from dualembed.data.roles import ROLES
 from dualembed.data.table import Table
 
@@ -64,22 +64,7 @@ def missing_cells(table: Any) -> Booleans:
 
 
 def _missing(values: np.ndarray) -> Booleans:
-    if values.dtype.kind in "fc":
-        found = np.isnan(values)
-    elif values.dtype.kind in "mM":
-        found = np.isnat(values)
-    elif values.dtype.kind == "O":
-        found = np.frompyfunc(_is_nothing, 1, 1)(values).astype(bool)
-    else:
-        return np.zeros(len(values), dtype=bool)
-    return np.asarray(found.reshape(len(found), -1).any(axis=1))
-
-
-def _is_nothing(value: Any) -> bool:
-    """Whether a cell is None, pandas' NA, or a number that is none."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+    return np.asarray(is_missing(values).reshape(len(values), -1).any(axis=1))
 
 
 def _complete(table: Table, roles: list[str]) -> tuple[Table, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from dualembed.checks import InputError, some
 from dualembed.data.columns import ORDERS, Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows, with_next_rows
-from dualembed.data.frames import columns_of, count_rows, group_numbers, take
+from dualembed.data.frames import count_rows, group_numbers, take
 from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Table:
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
     about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
     and `dropped` those that lacked a value. `actions_taken` are the log's, where only the order of rows is checked by
-    them.
+    them. `by_place` says that next states are those of the next rows as these stand, without a time.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -50,6 +50,7 @@ class Table:
     left_out: int = 0
     dropped: int = 0
     actions_taken: Any = None
+    by_place: bool = False
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -86,7 +87,7 @@ class Table:
         derived = self.next_states is None and self.states is not None
         if (self.time is None and not derived) or self.states is None:
             return self
-        rows = len(columns_of(self.states, "states")[1][0])
+        rows = count_rows(self.states)
         self._check_lengths(rows)
         if not derived:
             labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
@@ -99,7 +100,8 @@ class Table:
         if "next_actions" in derives and self.next_actions is None and self.actions is not None:
             columns["next_actions"] = take(self.actions, found.after)
         notes = (*self.warnings, *found.warnings)
-        return dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
+        placed = {"left_out": found.left_out, "by_place": self.time is None}
+        return dataclasses.replace(kept, columns=columns, warnings=notes, **placed)
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""
@@ -203,7 +205,8 @@ class Prepared:
         meant = {role.word: role for role in (*ROLES.values(), *roles)}
         names = {meant[word].name: tuple(columns) for word, columns in self.columns.items()}
         notes = self.warnings, self.left_out, self.dropped
-        return Table(found, names, fingerprint(self.table, self.whole, needs), *notes)
+        placed = len(self.whole) > len(self.columns) and ROLES["time"].word not in self.columns
+        return Table(found, names, fingerprint(self.table, self.whole, needs), *notes, by_place=placed)
 
 
 def prepare(table: pa.Table, columns: Columns, *, derives: Collection[str], drop: bool) -> Prepared:

@@ -120,12 +120,16 @@ class Answering(Learner):
     @on_one_thread
     def _summarise(self) -> Summary:
         headline = self._main_answer()
-        findings = self._findings(headline)
-        if self.dropped_:
-            told = "1 row that lacks a value was" if self.dropped_ == 1 else f"{self.dropped_:,} rows that lack a value were"
-            facts = {**findings.facts, "rows_dropped": self.dropped_}
-            findings = findings._replace(facts=facts, remarks=(*findings.remarks, f"{told} dropped."))
+        findings = self._with_dropped(self._findings(headline))
         return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
+
+    def _with_dropped(self, findings: Findings) -> Findings:
+        """The findings with how many rows lacked a value, where some did."""
+        if not self.dropped_:
+            return findings
+        told = "1 row that lacks a value was" if self.dropped_ == 1 else f"{self.dropped_:,} rows that lack a value were"
+        facts = {**findings.facts, "rows_dropped": self.dropped_}
+        return findings._replace(facts=facts, remarks=(*findings.remarks, f"{told} dropped."))
 
     def _main_answer(self) -> Answer:
         """The answer to the question that the fit is for."""

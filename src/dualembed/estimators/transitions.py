@@ -21,6 +21,7 @@ from dualembed.linear.averaging import PLACES
 from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest
 
+CHANCE, FEWEST_STEPS = 3.5, 100  # standard errors of a correlation, and rows from which on it is looked at
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 
 
@@ -46,6 +47,7 @@ class TransitionEstimator(Estimator):
         self.levels_ = self._levels(problem, ())
         self._solve_problem(problem, groups=groups, headline=self._headline(problem, table))
         self._keep_sample(problem, table)
+        notes += unordered(problem, table) if table.by_place else []
         self._add_warnings(notes, effective_rows=_worth(problem))
         return problem
 
@@ -157,6 +159,40 @@ class TransitionEstimator(Estimator):
         """The number (n,) of each row's group: its episode, where there are no others."""
         found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)
         return found if table.groups is None else group_numbers("groups", table.groups, rows)
+
+
+def unordered(problem: Any, table: Table) -> list[str]:
+    """What it means that states say nothing of those of the next rows, which were taken for what follows.
+
+    Of what is left of them and of their squares without the means of episodes no two have a correlation beyond chance.
+    """
+    state, following = (np.asarray(problem.source.table[name]) for name in ("state", "next_state"))
+    count, labels = len(state), np.zeros(len(state), dtype=int)
+    if table.episodes is not None:
+        labels = group_numbers("episodes", table.episodes, count)
+    sizes = np.bincount(labels)
+    freedom = count - len(sizes)
+    if freedom < FEWEST_STEPS:
+        return []
+
+    def shapes(values: np.ndarray) -> np.ndarray:
+        centred = np.concatenate([values, (values - values.mean(axis=0)) ** 2], axis=1)
+        means = np.stack([np.bincount(labels, column) for column in centred.T], axis=1) / sizes[:, None]
+        left = centred - means[labels]
+        size = np.sqrt(np.mean(left**2, axis=0))
+        return left[:, size > 0] / size[size > 0]
+
+    before, after = shapes(state), shapes(following)
+    if not before.shape[1] or not after.shape[1]:
+        return []
+    # Without its mean a short path leans against itself.
+    largest = np.abs(before.T @ after / count).max() - len(sizes) / count
+    if largest > CHANCE / np.sqrt(freedom):
+        return []
+    return [
+        "states say nothing of those in the next rows of their episodes, which are taken for what follows: rows may be "
+        "out of the order of time; give time=... or --time, or next states"
+    ]
 
 
 def _worth(problem: Any) -> float | None:
