@@ -14,7 +14,7 @@ from dualembed.deprecation import warn
 
 if TYPE_CHECKING:
     from dualembed.data import policies, propensities, qm7, trajectories
-    from dualembed.data.alignment import Alignment, alignment
+    from dualembed.data.shifted_rewards import Alignment, alignment
     from dualembed.data.columns import missing_rows, select_columns, to_numbers
     from dualembed.data.conditions import Condition, condition
     from dualembed.data.environments import ActionRepeat, collect, episode_returns
@@ -53,8 +53,8 @@ _HOMES = {
     "condition": "conditions",
     "Formula": "formula",
     "log": "logs",
-    "Alignment": "alignment",
-    "alignment": "alignment",
+    "Alignment": "shifted_rewards",
+    "alignment": "shifted_rewards",
     "ActionRepeat": "environments",
     "episode_returns": "environments",
     "collect": "environments",
