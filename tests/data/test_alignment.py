@@ -57,7 +57,9 @@ def simulated(seed: int, *, slow: bool = False) -> Log:
 
 def bundled() -> Log:
     table = {name: column.to_numpy() for name, column in zip(*_columns(TRANSITIONS), strict=True)}
-    states = {name: np.stack([table[f"{start}stock"], table[f"{start}demand"]], axis=1) for name, start in NAMES.items()}
+    states = {
+        name: np.stack([table[f"{start}stock"], table[f"{start}demand"]], axis=1) for name, start in NAMES.items()
+    }
     marks = {"terminated": np.zeros(ROWS), "truncated": np.zeros(ROWS)}
     return {**states, "reward": table["profit"], **marks, "episode": table["shop"]}
 

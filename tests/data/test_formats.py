@@ -85,7 +85,9 @@ def test_episodes_of_qlearning_dataset_end_where_the_next_observation_is_not_the
     assert log(more)["episode"].tolist() == [*EPISODE, 2, 2]
 
 
-@pytest.mark.parametrize("frame", [dict, pd.DataFrame, pl.DataFrame, pa.table], ids=["dict", "pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "frame", [dict, pd.DataFrame, pl.DataFrame, pa.table], ids=["dict", "pandas", "polars", "arrow"]
+)
 def test_the_columns_of_rllib(frame: Any) -> None:
     table = {name: column.tolist() for name, column in RLLIB.items()} if frame is not dict else RLLIB
     check(log(frame(table)))
@@ -220,7 +222,9 @@ def test_lists_of_trajectories_of_arrays_dictionaries_and_rows() -> None:
 
 
 def test_a_table_by_our_own_names_and_what_log_returned() -> None:
-    frame = pd.DataFrame({"state_0": STATE[:, 0], "state_1": -STATE[:, 0], "reward": REWARD, "episode": list("aaabbbb")})
+    frame = pd.DataFrame(
+        {"state_0": STATE[:, 0], "state_1": -STATE[:, 0], "reward": REWARD, "episode": list("aaabbbb")}
+    )
     found = log(frame.assign(terminated=ENDS))
     assert found["state"].tolist() == np.stack([STATE[:6, 0], -STATE[:6, 0]], axis=1).tolist()
     assert found["episode"].tolist() == EPISODE[:6].tolist()
@@ -231,12 +235,18 @@ def test_a_table_by_our_own_names_and_what_log_returned() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"obs": STATE, "actions": ACTION}, "this dict is nearest to the columns of RLlib and has no rewards and no term"),
+        (
+            {"obs": STATE, "actions": ACTION},
+            "this dict is nearest to the columns of RLlib and has no rewards and no term",
+        ),
         ({**RLLIB, "terminateds": None, "eps_id": None, "dones": ENDS}, "dones do not tell an end from a time limit"),
         ({"context": STATE, "action": ACTION}, "nearest to OBP's bandit_feedback and has no reward"),
         ({"price": REWARD}, "a log must be a Minari dataset .*, not dict with price"),
         ([3, 4], "a log must be .*, not int"),
-        (SimpleNamespace(observations=STATE), "this SimpleNamespace is nearest to the arrays of D4RL.* no actions and no"),
+        (
+            SimpleNamespace(observations=STATE),
+            "this SimpleNamespace is nearest to the arrays of D4RL.* no actions and no",
+        ),
         ([{"obs": STATE, "rewards": REWARD}, {"obs": STATE}], "episode 1 has state.* but episode 0 state, reward"),
     ],
 )

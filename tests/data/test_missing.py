@@ -63,7 +63,17 @@ def test_rows_that_lack_a_value_go_with_those_that_lead_to_them(kind: Any) -> No
 
 def test_the_command_line_drops_the_same_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SPOILT.to_csv(tmp_path / "log.csv", index=False)
-    arguments = ["--state", "state,mood", "--discount", "0.8", "--drop-missing", "--primal", "linear", "--dual", "linear"]
+    arguments = [
+        "--state",
+        "state,mood",
+        "--discount",
+        "0.8",
+        "--drop-missing",
+        "--primal",
+        "linear",
+        "--dual",
+        "linear",
+    ]
     assert main(["fit", "policy-evaluation", str(tmp_path / "log.csv"), *arguments, "--json"]) == 0
     found = document(capsys)
     model = fitted(SPOILT, missing="drop")
@@ -78,7 +88,7 @@ def test_what_follows_an_end_may_be_missing() -> None:
     model = de.PolicyEvaluator(0.8, **LINES).fit(state, reward, following, terminated=ends)
     whole = de.PolicyEvaluator(0.8, **LINES).fit(state, reward, np.where(ends, state, following), terminated=ends)
     np.testing.assert_array_equal(model.predict([0.5]), whole.predict([0.5]))
-    with pytest.raises(de.InputError, match="next_states|NaN|number"):
+    with pytest.raises(de.InputError, match=r"next_states|NaN|number"):
         de.PolicyEvaluator(0.8, **LINES).fit(state, reward, following)
 
 
@@ -103,7 +113,9 @@ def test_otherwise_they_are_refused(missing: str, words: str) -> None:
 
 
 def test_a_table_of_which_nothing_is_left_is_refused() -> None:
-    with pytest.raises(de.InputError, match="every row lacks a value in one of rewards, so that missing='drop' leaves none"):
+    with pytest.raises(
+        de.InputError, match="every row lacks a value in one of rewards, so that missing='drop' leaves none"
+    ):
         fitted(FRAME.assign(reward=np.nan), missing="drop")
 
 

@@ -1,4 +1,4 @@
-"""Weights of rows and ratios of two policies are two arguments of estimators of transitions, and a file keeps neither."""
+"""Weights of rows and ratios of two policies are two arguments of estimators of transitions; files keep neither."""
 
 from __future__ import annotations
 
@@ -139,7 +139,10 @@ def test_logged_probabilities_of_both_policies_are_ratios() -> None:
     ("given", "words"),
     [
         ({"target_probabilities": np.ones(ROWS)}, "target_probabilities need propensities"),
-        ({"propensities": np.log(np.full(ROWS, 0.5))}, "propensities must be above 0.*exponential where they are log"),
+        (
+            {"propensities": np.log(np.full(ROWS, 0.5)), "target_probabilities": np.ones(ROWS)},
+            "propensities must be above 0.*exponential where they are log",
+        ),
         ({"propensities": np.ones(ROWS), "target_probabilities": -np.ones(ROWS)}, "must not be below 0"),
         ({"importance_weights": np.ones(ROWS), "target_probabilities": np.ones(ROWS)}, "give one of them"),
     ],

@@ -77,7 +77,10 @@ def test_names_of_other_libraries_are_understood() -> None:
     ("options", "words"),
     [
         ({"dones": ENDS}, "takes no dones: it does not tell an end from a time limit"),
-        ({"pscore": ENDS}, "propensities must be above 0, since the logged actions were taken, but are not in"),
+        (
+            {"pscore": ENDS, "target_probabilities": ENDS},
+            "propensities must be above 0, since the logged actions were taken, but are not in",
+        ),
         ({"terminated": ENDS, "terminals": ENDS}, "terminals is another name of terminated; give one of them"),
     ],
 )

@@ -14,13 +14,13 @@ from dualembed.deprecation import warn
 
 if TYPE_CHECKING:
     from dualembed.data import policies, propensities, qm7, trajectories
-    from dualembed.data.shifted_rewards import Alignment, alignment
     from dualembed.data.columns import missing_rows, select_columns, to_numbers
     from dualembed.data.conditions import Condition, condition
     from dualembed.data.environments import ActionRepeat, collect, episode_returns
     from dualembed.data.formula import Formula
     from dualembed.data.io import read_table, write_table
     from dualembed.data.logs import log
+    from dualembed.data.shifted_rewards import Alignment, alignment
 
 __all__ = [
     "read_table",

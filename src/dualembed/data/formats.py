@@ -95,7 +95,8 @@ def fields_of(source: Any, *, alone: bool = False) -> Fields:
         names = columns.get(role.word, [])
         if len(names) == 1:
             value = given[names[0]]
-            found[meant] = np.exp(numbers(names[0], value)) if names[0] in role.logarithms else value
+            with np.errstate(over="ignore"):  # of densities that are not needed
+                found[meant] = np.exp(numbers(names[0], value)) if names[0] in role.logarithms else value
         elif names:
             found[meant] = np.column_stack([numbers(name, given[name]) for name in names])
     if not (alone and "observations" in found):
@@ -246,7 +247,9 @@ def _json_lines(path: Path) -> Mapping[str, Any]:
     if any(isinstance(line.get("obs"), str) for line in lines):
         raise checks.InputError(PACKED)
     batched = any(isinstance(line.get("rewards", line.get("reward")), list) for line in lines)
-    return {name: as_array([row for line in lines for row in (line[name] if batched else [line[name]])]) for name in names}
+    return {
+        name: as_array([row for line in lines for row in (line[name] if batched else [line[name]])]) for name in names
+    }
 
 
 def as_array(values: Sequence[Any]) -> Any:

@@ -17,7 +17,20 @@ from dualembed.data.frames import Frame, group_numbers, is_1d
 from dualembed.data.policies import first_number, is_discrete, numbers
 
 Columns = dict[str, np.ndarray]
-FILES = (".hdf5", ".h5", ".json", ".jsonl", ".ndjson", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".arrow", ".feather")
+FILES = (
+    ".hdf5",
+    ".h5",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".tsv.gz",
+    ".parquet",
+    ".arrow",
+    ".feather",
+)
 IN_ORDER = 0.5  # share of rows that lead to the next one, from which on those that do not are ends of episodes
 WORDS = ("state", "next_state")  # of columns that `log` has read already
 
@@ -168,7 +181,7 @@ def _listed(source: Sequence[Any]) -> Iterator[Columns]:
 
 def _flat(fields: Fields) -> Iterator[Columns]:
     """The columns of each episode in flat arrays, which labels or terminals and timeouts cut into episodes."""
-    states, rewards = _vectors("observations", fields["observations"]), None
+    states = _vectors("observations", fields["observations"])
     count = len(states)
     fields = {**fields, "observations": states}
     if "actions" in fields:
@@ -223,7 +236,7 @@ def _in_order(fields: Fields, count: int) -> tuple[Fields, np.ndarray]:
 
 
 def _breaks(states: np.ndarray, following: np.ndarray) -> np.ndarray:
-    """Whether each row (n,) does not lead to the next one, where most do: what D4RL's qlearning_dataset leaves of ends."""
+    """Whether each row (n,) does not lead to the next one, where most do: what qlearning_dataset leaves of ends."""
     leads = np.all(np.isclose(following[:-1], states[1:], rtol=1e-5, atol=1e-5), axis=1)
     return np.append(~leads if len(leads) and leads.mean() >= IN_ORDER else np.zeros(len(leads), dtype=bool), False)
 

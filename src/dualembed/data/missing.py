@@ -34,7 +34,7 @@ def handled(table: Table, missing: str, derives: Collection[str]) -> Table:
 
 
 def filled(table: Table) -> Table:
-    """The table with something in cells that do not matter: what would follow an end, and what an end costs elsewhere."""
+    """The table with something in cells that do not matter: what follows an end, and what an end costs elsewhere."""
     columns = dict(table.columns)
     if table.terminated is not None:
         ends = _is(table.terminated, 1.0)

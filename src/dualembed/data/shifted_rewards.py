@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.spatial import cKDTree
 
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
@@ -66,8 +66,8 @@ class Alignment:
             return ""
         place, way = ("after", "up") if self.lag > 0 else ("before", "down")
         return (
-            f"rewards seem to stand in the row {place} the step that earned them: {self.reason}; if so, move the column "
-            f"of rewards {way} by one row in each episode"
+            f"rewards seem to stand in the row {place} the step that earned them: {self.reason}; if so, move the "
+            f"column of rewards {way} by one row in each episode"
         )
 
     def __str__(self) -> str:
@@ -257,8 +257,8 @@ def _curved(action: Floats) -> Floats:
 def _told_by_next_action(alone: Floats, curved: Floats, before: Floats, rows: Any) -> float:
     """How many standard errors rewards of the row before tell of an action, beyond what the state tells of both.
 
-    A policy draws actions by states: in a right log the products of both residuals have mean zero, whatever rewards are,
-    and none of them tells of another. Clipped residuals of rewards have, too.
+    A policy draws actions by states: in a right log products of both residuals, clipped or not, have mean zero,
+    whatever rewards are, and none of them tells of another.
     """
     if not curved.shape[1]:
         return 0.0
@@ -319,7 +319,7 @@ class Regressions:
         return np.asarray(columns[self.used].mean(axis=0) + scale * best)
 
     def _nearby(self, points: Floats, told: Floats) -> Floats:
-        """What is told (n, T) by a square through the nearest rows of other folds: exact but for noise in few columns."""
+        """What is told (n, T) by a square through the nearest rows of other folds: sharp where columns are few."""
         pairs = np.triu_indices(points.shape[1])
         count, found = 2 * (1 + points.shape[1] + len(pairs[0])) + NEAREST, np.zeros_like(told)
         for fold in range(FOLDS):
@@ -329,7 +329,9 @@ class Regressions:
             far, rows = cKDTree(points[others]).query(points[here], count)
             size = np.maximum(far[:, -1:], 1e-12)
             away = (points[others[rows]] - points[here][:, None]) / size[:, :, None]
-            design = np.concatenate([np.ones((*rows.shape, 1)), away, away[..., pairs[0]] * away[..., pairs[1]]], axis=2)
+            design = np.concatenate(
+                [np.ones((*rows.shape, 1)), away, away[..., pairs[0]] * away[..., pairs[1]]], axis=2
+            )
             weighed = (design * np.exp(-2 * (far / size) ** 2)[..., None]).transpose(0, 2, 1)
             seen = told[others[rows]]
             middle = seen.mean(axis=1, keepdims=True)

@@ -306,9 +306,11 @@ class ActionValueEvaluator(PolicyValueEstimator):
     def _keep_stepwise(self, problem: Any, table: Table) -> None:
         """Keep what logged probabilities of actions say beside the answer."""
         columns = problem.source.table
+        self.stepwise_, self.logged_ = None, table.propensities is not None
+        if self.policy is None or table.episodes is None or isinstance(self.policy, GaussianPolicy):
+            return
         taken = propensities_of(table, problem.source.rows)
-        self.stepwise_, self.logged_ = None, taken is not None
-        if taken is None or self.policy is None or table.episodes is None or isinstance(self.policy, GaussianPolicy):
+        if taken is None:
             return
         ratios = ratios_of(*self._policy_actions(table.states), columns["action"], taken)
         labels = group_numbers("episodes", table.episodes, problem.source.rows)

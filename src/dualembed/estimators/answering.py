@@ -127,7 +127,9 @@ class Answering(Learner):
         """The findings with how many rows lacked a value, where some did."""
         if not self.dropped_:
             return findings
-        told = "1 row that lacks a value was" if self.dropped_ == 1 else f"{self.dropped_:,} rows that lack a value were"
+        told = (
+            "1 row that lacks a value was" if self.dropped_ == 1 else f"{self.dropped_:,} rows that lack a value were"
+        )
         facts = {**findings.facts, "rows_dropped": self.dropped_}
         return findings._replace(facts=facts, remarks=(*findings.remarks, f"{told} dropped."))
 

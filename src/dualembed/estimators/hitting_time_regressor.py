@@ -172,7 +172,13 @@ class HittingTimeRegressor(TransitionEstimator):
         HittingTimeRegressor
             The fitted estimator.
         """
-        marks = {"durations": durations, "sample_weight": sample_weight, "groups": groups, "episodes": episodes, "time": time}
+        marks = {
+            "durations": durations,
+            "sample_weight": sample_weight,
+            "groups": groups,
+            "episodes": episodes,
+            "time": time,
+        }
         return self._fit(Table.of(states=states, next_states=next_states, **marks))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:

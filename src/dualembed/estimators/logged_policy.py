@@ -47,9 +47,9 @@ def importance_weights_of(table: Table, rows: int) -> np.ndarray | None:
                 "give one of them"
             )
         return as_column("weights", table.importance_weights, rows)
-    taken = propensities_of(table, rows)
     if table.target_probabilities is None:
         return None
+    taken = propensities_of(table, rows)
     if taken is None:
         raise checks.InputError(
             "target_probabilities need propensities, the probabilities of the same actions under the policy that acted "
@@ -71,9 +71,7 @@ class Stepwise(NamedTuple):
     rows: int
 
     @staticmethod
-    def of(
-        reward: np.ndarray, labels: np.ndarray, ratios: np.ndarray, discount: float, whole: bool
-    ) -> Stepwise | None:
+    def of(reward: np.ndarray, labels: np.ndarray, ratios: np.ndarray, discount: float, whole: bool) -> Stepwise | None:
         """Per-decision importance sampling (Precup, Sutton and Singh 2000); None where episodes are not `whole`."""
         order = np.argsort(labels, kind="stable")
         own = labels[order]

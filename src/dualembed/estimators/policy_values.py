@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question
-from dualembed.data.shifted_rewards import alignment_of
 from dualembed.data.frames import group_numbers
+from dualembed.data.shifted_rewards import alignment_of
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, pluralise
 from dualembed.estimators.transitions import TransitionEstimator, first_points

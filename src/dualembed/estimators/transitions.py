@@ -21,7 +21,7 @@ from dualembed.linear.averaging import PLACES
 from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest
 
-CHANCE, FEWEST_STEPS = 3.5, 100  # standard errors of a correlation, and rows from which on it is looked at
+CHANCE, FEWEST_STEPS, LOOKED_AT = 3.5, 100, 20_000  # standard errors of a correlation; rows it is looked at in
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 
 
@@ -56,8 +56,8 @@ class TransitionEstimator(Estimator):
         problem, groups = self._problem(table)
         if _worth(problem) is not None or self.diagnostics_.effective_rows is not None:
             raise checks.InputError(
-                "partial_fit cannot add rows where sample_weight is not whole, since such weights are relative to those "
-                "of all rows; fit to all rows"
+                "partial_fit cannot add rows where sample_weight is not whole, since such weights are relative to "
+                "those of all rows; fit to all rows"
             )
         self.left_out_ += table.left_out
         if self.levels_ is not None:
@@ -166,10 +166,11 @@ def unordered(problem: Any, table: Table) -> list[str]:
 
     Of what is left of them and of their squares without the means of episodes no two have a correlation beyond chance.
     """
-    state, following = (np.asarray(problem.source.table[name]) for name in ("state", "next_state"))
+    state, following = (np.asarray(problem.source.table[name][:LOOKED_AT]) for name in ("state", "next_state"))
     count, labels = len(state), np.zeros(len(state), dtype=int)
     if table.episodes is not None:
-        labels = group_numbers("episodes", table.episodes, count)
+        labels = group_numbers("episodes", table.episodes, problem.source.rows)[:count]
+        labels = np.unique(labels, return_inverse=True)[1]
     sizes = np.bincount(labels)
     freedom = count - len(sizes)
     if freedom < FEWEST_STEPS:
