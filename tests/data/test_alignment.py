@@ -21,7 +21,8 @@ def played(name: str, seed: int) -> Log:
     """A log of an environment in which actions are drawn at random."""
     env = gymnasium.make(name)
     env.action_space.seed(seed)
-    rows, episode, (seen, _) = [], 0, env.reset(seed=seed)
+    rows: list[Any] = []
+    episode, (seen, _) = 0, env.reset(seed=seed)
     while len(rows) < ROWS:
         action = env.action_space.sample()
         following, reward, ended, cut, _ = env.step(action)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualembed import checks
+from dualembed.arrays import Booleans, Integers
 from dualembed.data.columns import columns_by_role
 from dualembed.data.policies import numbers
 from dualembed.data.roles import ROLES
@@ -149,8 +150,8 @@ def _scope(source: Mapping[str, Any]) -> Fields:
             f"{steps} a trajectory"
         )
     ended = done & ~limit
-    before = np.cumsum(ended.reshape(-1, steps), axis=1).ravel() - ended
-    kept = before == 0
+    before: Integers = np.cumsum(ended.reshape(-1, steps), axis=1).ravel() - ended
+    kept: Booleans = before == 0
     action, state = (np.asarray(source[name]) for name in ("action", "state"))
     found: Fields = {
         "observations": state.reshape(rows, -1),

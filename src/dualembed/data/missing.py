@@ -97,7 +97,7 @@ def _is(marks: Any, value: float) -> Booleans:
 
 def _matters_not(column: Any, rows: Booleans) -> bool:
     """Whether cells are missing in some of these rows."""
-    return rows.any() and count_rows(column) == len(rows) and bool((missing_cells(column) & rows).any())
+    return bool(rows.any() and count_rows(column) == len(rows) and (missing_cells(column) & rows).any())
 
 
 def _replaced(following: Any, before: Any, rows: Booleans) -> Any:

@@ -215,11 +215,11 @@ def _judged(
         [logs(acted[:, 2], rows + 1), logs(whole[:, 2], rows + 1), reached],
     )
     best = [min(each, key=np.mean) for each in ways]
-    typical = [float(np.exp(0.5 * each.mean()) / spread) for each in best]
+    back, own, ahead = (float(np.exp(0.5 * each.mean()) / spread) for each in best)
+    typical = back, own, ahead
     squares = min(float(np.mean(np.minimum(np.exp(each), 9 * spread**2))) for each in best)
     if squares > EXPLAINED * float(np.mean(np.minimum((reward - np.median(reward)) ** 2, 9 * spread**2))):
-        return Alignment("unknown", 0, tuple(typical), rows=len(rows), reason="nothing logged predicts rewards")
-    known = {"errors": (typical[0], typical[1], typical[2]), "rows": len(rows)}
+        return Alignment("unknown", errors=typical, rows=len(rows), reason="nothing logged predicts rewards")
     gains = {lag: _gain(best[1] - best[1 - lag], steps.cluster[rows]) for lag in (1, -1)}
     lag = max(gains, key=lambda each: gains[each][1])
     gain, sure = gains[lag]
@@ -229,12 +229,12 @@ def _judged(
             f"{step} their row's predicts them with typical errors of {typical[1 - lag]:.2g} standard deviations, and "
             f"that of their row with {typical[1]:.2g}"
         )
-        return Alignment("shifted", lag, statistic=sure, reason=reason, **known)
+        return Alignment("shifted", lag, typical, sure, len(rows), reason)
     told = _told_by_next_action(alone, curved, before, inner & np.roll(inner, 1))
     if told > ACTION_SURE and best[2].mean() <= best[1].mean() + TIED:
         reason = "they tell of the action in the next row, which was not taken yet, beyond what the state there says"
-        return Alignment("shifted", -1, statistic=told, reason=reason, **known)
-    return Alignment("aligned", statistic=sure, **known)
+        return Alignment("shifted", -1, typical, told, len(rows), reason)
+    return Alignment("aligned", 0, typical, sure, len(rows))
 
 
 def _gain(apart: Floats, cluster: Integers) -> tuple[float, float]:

@@ -100,8 +100,8 @@ class Table:
         if "next_actions" in derives and self.next_actions is None and self.actions is not None:
             columns["next_actions"] = take(self.actions, found.after)
         notes = (*self.warnings, *found.warnings)
-        placed = {"left_out": found.left_out, "by_place": self.time is None}
-        return dataclasses.replace(kept, columns=columns, warnings=notes, **placed)
+        known = dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
+        return dataclasses.replace(known, by_place=self.time is None)
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""
