@@ -14,7 +14,7 @@ import numpy as np
 from dualembed.checks import InputError, some
 from dualembed.data.columns import ORDERS, Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows, with_next_rows
-from dualembed.data.frames import count_rows, group_numbers, take
+from dualembed.data.frames import columns_of, count_rows, group_numbers, take
 from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class Table:
         derived = self.next_states is None and self.states is not None
         if (self.time is None and not derived) or self.states is None:
             return self
-        rows = count_rows(self.states)
+        # Cells are not looked at: some may be missing where rows are to be dropped.
+        rows = len(columns_of(self.states, "states")[1][0]) if isinstance(self.states, str) else count_rows(self.states)
         self._check_lengths(rows)
         if not derived:
             labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
