@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import csv
+from pyarrow import csv, parquet
 from tests.cli.tables import DISCOUNT, LINEAR, ROWS, Shown, columns, document, refusal
 
 from dualembed import cli, saving
@@ -634,3 +634,46 @@ def test_a_single_equals_sign_is_answered_with_two(table: Path, capsys: Shown) -
     paths(table)
     assert fitted(table, "--target", "state = 1", task="hitting-time") == 2
     assert "is equal is written ==" in refusal(capsys)
+
+
+def test_a_table_by_the_names_of_rllib_is_fitted_to_without_options(tmp_path: Path, capsys: Shown) -> None:
+    """Its vectors, its labels and times in any order, and the logarithms of its probabilities."""
+    rng = np.random.default_rng(0)
+    state = rng.normal(size=(30, 11, 2))
+    action = rng.integers(2, size=300)
+    order = rng.permutation(300)
+    columns = {
+        "obs": state[:, :-1].reshape(300, 2).tolist(),
+        "new_obs": state[:, 1:].reshape(300, 2).tolist(),
+        "actions": action.tolist(),
+        "rewards": state[:, :-1, 0].ravel().tolist(),
+        "terminateds": [False] * 300,
+        "eps_id": np.repeat(rng.permutation(30), 10).tolist(),
+        "t": np.tile(np.arange(10), 30).tolist(),
+        "action_logp": np.log(np.full(300, 0.5)).tolist(),
+        "evaluated": np.where(action == 1, 0.7, 0.3).tolist(),
+    }
+    shuffled = {name: [column[row] for row in order] for name, column in columns.items()}
+    parquet.write_table(pa.table(shuffled), tmp_path / "log.parquet")
+    words = ["fit", "policy-evaluation", str(tmp_path / "log.parquet"), "--target-probability", "evaluated", "--json"]
+    assert main([*words, *LINEAR]) == 0
+    found = document(capsys)
+    assert found["columns"] == {
+        "state": ["obs_0", "obs_1"],
+        "reward": ["rewards"],
+        "next_state": ["new_obs_0", "new_obs_1"],
+        "terminated": ["terminateds"],
+        "propensity": ["action_logp"],
+        "target_probability": ["evaluated"],
+        "episode": ["eps_id"],
+        "time": ["t"],
+    }
+    weights = {"propensities": np.full(300, 0.5), "target_probabilities": np.array(columns["evaluated"])}
+    model = PolicyEvaluator(primal="linear", dual="linear").fit(
+        np.array(columns["obs"]),
+        columns["rewards"],
+        np.array(columns["new_obs"]),
+        episodes=columns["eps_id"],
+        **weights,
+    )
+    assert found["headline"]["value"] == pytest.approx(model.value().value)

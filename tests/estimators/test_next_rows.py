@@ -186,3 +186,21 @@ def test_columns_of_other_lengths_are_refused_though_the_last_row_is_left_out(ro
     short = {name: rows[name] for name in ("states", "rewards", "terminated", "episodes", "time")}
     with pytest.raises(de.InputError, match=f"{role} must have 480 rows, one for each of the states, but have 479"):
         de.PolicyEvaluator(0.8, **small()).fit(**{**short, role: short[role][:-1]})
+
+
+def test_rows_whose_states_say_nothing_of_the_next_ones_are_warned_of() -> None:
+    """Without a time, rows follow as they stand; of a path that was shuffled they do not."""
+    rng = np.random.default_rng(0)
+    state = np.zeros(600)
+    for row in range(1, 600):
+        state[row] = (0.0 if row % 20 == 0 else 0.7 * state[row - 1]) + rng.normal()
+    episode = np.arange(600) // 20
+    lines = {"primal": "linear", "dual": "linear"}
+    right = de.PolicyEvaluator(0.5, **lines).fit(state, state, episodes=episode)
+    assert right.diagnostics_.warnings == ()
+    order = rng.permutation(600)
+    mixed = de.PolicyEvaluator(0.5, **lines).fit(state[order], state[order], episodes=episode[order])
+    assert "rows may be out of the order of time" in mixed.diagnostics_.warnings[0]
+    timed = de.PolicyEvaluator(0.5, **lines).fit(state[order], state[order], episodes=episode[order], time=order)
+    assert timed.diagnostics_.warnings == ()
+    np.testing.assert_allclose(timed.predict([0.5]), right.predict([0.5]))

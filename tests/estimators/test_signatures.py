@@ -32,7 +32,7 @@ def same(first: Any, second: Any) -> None:
 @pytest.mark.parametrize("estimator", CLASSES)
 def test_optional_arguments_are_roles_by_name_in_one_order(estimator: Any) -> None:
     given = inspect.signature(estimator.fit).parameters
-    assert {*given} - {"self"} <= {*ROLES}
+    assert {*given} - {"self"} <= {*ROLES, "missing"}
     optional = [name for name, each in given.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
     listed = [name for name in optional if name in ORDER]
     assert listed == sorted(listed, key=ORDER.index)
@@ -77,7 +77,10 @@ def test_names_of_other_libraries_are_understood() -> None:
     ("options", "words"),
     [
         ({"dones": ENDS}, "takes no dones: it does not tell an end from a time limit"),
-        ({"pscore": ENDS}, "takes no pscore: give importance_weights="),
+        (
+            {"pscore": ENDS, "target_probabilities": ENDS},
+            "propensities must be above 0, since the logged actions were taken, but are not in",
+        ),
         ({"terminated": ENDS, "terminals": ENDS}, "terminals is another name of terminated; give one of them"),
     ],
 )

@@ -39,6 +39,8 @@ NEVER_HELD = frozenset(
         "dualembed.data.frames:Frame",
         "dualembed.tuning:Search",
         "dualembed.data.roles:Role",
+        "dualembed.data.shifted_rewards:Alignment",
+        "dualembed.data.shifted_rewards:Steps",
         "dualembed.data.table:Prepared",
         "dualembed.data.table:Table",
         "dualembed.estimators.effects:Move",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dualembed.data.formula import Formula
     from dualembed.data.io import read_table, write_table
     from dualembed.data.logs import log
+    from dualembed.data.shifted_rewards import Alignment, alignment
 
 __all__ = [
     "read_table",
@@ -31,6 +32,8 @@ __all__ = [
     "condition",
     "Formula",
     "log",
+    "Alignment",
+    "alignment",
     "ActionRepeat",
     "episode_returns",
     "collect",
@@ -50,6 +53,8 @@ _HOMES = {
     "condition": "conditions",
     "Formula": "formula",
     "log": "logs",
+    "Alignment": "shifted_rewards",
+    "alignment": "shifted_rewards",
     "ActionRepeat": "environments",
     "episode_returns": "environments",
     "collect": "environments",

@@ -349,11 +349,14 @@ def _well_known(role: Role, words: Sequence[str], columns: Columns, names: Seque
     before = [] if role.follows is None else columns.get(ROLES[role.follows].word, [])
     if before and all(f"next_{name}" in names for name in before):
         return _next_names(role, columns), role.word
-    for word in dict.fromkeys([*words, role.name, *role.aliases]):
+    others = () if role.within is not None and ROLES[role.within].word not in columns else role.aliases
+    meant = {name for each in ROLES.values() if each is not role for name in (*each.aliases, *each.logarithms)}
+    unmeant = [name for name in names if name not in meant]  # action_prob is no part of an action
+    for word in dict.fromkeys([*words, role.name, *others, *role.logarithms]):
         found = [word] if word in names else []
         spread = role.several and role.kind is not Kind.LABELS  # which name one column each
-        if not found and spread and any(name.startswith(f"{word}_") for name in names):
-            found = select_columns(names, f"{word}_*", role.option)
+        if not found and spread and any(name.startswith(f"{word}_") for name in unmeant):
+            found = select_columns(unmeant, f"{word}_*", role.option)
         if found and (not before or len(found) == len(before)):
             return found, word if word in words else role.word
     return [], role.word

@@ -172,7 +172,9 @@ def group_numbers(name: str, labels: Any, rows: int) -> np.ndarray:
         raise checks.InputError(f"{name} must have shape ({rows},), one label a row, but have {given.shape}")
     bad = is_missing(given)
     if bad.any():
-        raise checks.InputError(f"{name} lack a label in {describe_rows(bad)}; label those rows too, or drop them")
+        raise checks.InputError(
+            f"{name} lack a label in {describe_rows(bad)}; label those rows too, or give missing='drop'"
+        )
     try:
         return np.unique(given, return_inverse=True)[1]
     except TypeError:

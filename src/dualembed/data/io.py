@@ -34,7 +34,8 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     ----------
     path : str or path
         A CSV or TSV file (either may be gzipped), a Parquet, Arrow or Feather file, or a folder of Parquet files with
-        the same columns, read in the order of their names.
+        the same columns, read in the order of their names. A column of vectors becomes one for each coordinate, such
+        as obs_0 and obs_1.
 
     Returns
     -------
@@ -54,6 +55,25 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     table = _read_folder(path) if path.is_dir() else _read_file(path)
     if not table.num_rows:
         raise InputError(f"{path} has columns ({some(table.column_names)}) but no rows; give a table with data")
+    return _spread(table)
+
+
+def _spread(table: pa.Table) -> pa.Table:
+    """The table with a column for each coordinate of those that hold vectors, all of one length."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    for place, name in reversed(list(enumerate(table.column_names))):
+        column = table.column(name)
+        if not any(kind(column.type) for kind in kinds) or column.null_count:
+            continue
+        lengths = compute.unique(compute.list_value_length(column)).to_pylist()
+        if len(lengths) != 1 or not lengths[0]:
+            continue
+        table = table.remove_column(place)
+        for number in range(lengths[0]):
+            table = table.add_column(place + number, f"{name}_{number}", compute.list_element(column, number))
     return table
 
 

@@ -5,7 +5,7 @@ The weights themselves are `data.policies.importance_weights(states, actions, ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from dualembed.data.probabilities import TOLERANCE, numbers, state_rows
 FLOOR = 1e-3  # lower estimates are mostly error, and a weight would be their inverse
 FEW_FEATURES = 15  # up to so many coordinates the products of two are features too; beyond, they would be hundreds
 COMMON = 10  # rows of an action from which its probability can be told as a function of the state
+LARGEST = 1000  # weights that are kept
 LEAST_ROWS, LEAST_SHARE = 50, 0.1  # fewer effective rows than either, and an average rests on a handful
 
 
@@ -212,6 +213,61 @@ class Overlap:
     warning: str
 
 
+@dataclass(frozen=True, eq=False)
+class WeightSums:
+    """What is kept of importance weights, however many there are: sums, and the largest ones in falling order.
+
+    `top` is the sum of the hundredth of the rows with the largest weights, part by part of rows that came in parts.
+    """
+
+    rows: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    top: float = 0.0
+    largest: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @staticmethod
+    def of(weights: Any) -> WeightSums:
+        """Those of weights (n,)."""
+        given = numbers("weights", weights)
+        if given.ndim != 1 or not np.isfinite(given).all():
+            raise checks.InputError(f"weights must be finite numbers of shape (rows,), but have shape {given.shape}")
+        effective_sample_size(given)  # which refuses weights that leave nothing
+        largest = np.sort(given)[::-1]
+        top = float(largest[: _hundredth(len(given))].sum())
+        return WeightSums(len(given), float(given.sum()), float(given @ given), top, largest[:LARGEST].copy())
+
+    def __add__(self, other: WeightSums) -> WeightSums:
+        """Those of both."""
+        largest = np.sort(np.concatenate([self.largest, other.largest]))[::-1][:LARGEST].copy()
+        return WeightSums(
+            self.rows + other.rows,
+            self.total + other.total,
+            self.squares + other.squares,
+            self.top + other.top,
+            largest,
+        )
+
+    @property
+    def overlap(self) -> Overlap:
+        """How many rows the weights leave in use, and a warning where these are few."""
+        size, count = self.total**2 / self.squares, _hundredth(self.rows)
+        share = size / self.rows
+        enough = size >= LEAST_ROWS and share >= LEAST_SHARE
+        top = float(self.largest[:count].sum()) if count <= len(self.largest) else self.top
+        return Overlap(
+            effective_sample_size=size,
+            share=share,
+            largest=float(self.largest[0]) * self.rows / self.total,
+            top_share=top / self.total,
+            warning="" if enough else _warning(size, self.rows),
+        )
+
+
+def _hundredth(rows: int) -> int:
+    return -(-rows // 100)
+
+
 def overlap(weights: Any) -> Overlap:
     """How far the data of the behaviour policy cover the target policy, by the importance weights.
 
@@ -232,21 +288,7 @@ def overlap(weights: Any) -> Overlap:
     >>> overlap([100.0] + [0.0] * 99).warning[:49]
     'the weights leave 1 effective row of 100 (1.0 %):'
     """
-    given = numbers("weights", weights)
-    if given.ndim != 1 or not np.isfinite(given).all():
-        raise checks.InputError(f"weights must be finite numbers of shape (rows,), but have shape {given.shape}")
-    size = effective_sample_size(given)
-    count = len(given)
-    top = np.sort(given)[::-1][: -(-count // 100)]
-    share = size / count
-    enough = size >= LEAST_ROWS and share >= LEAST_SHARE
-    return Overlap(
-        effective_sample_size=size,
-        share=share,
-        largest=float(given.max() / given.mean()),
-        top_share=float(top.sum() / given.sum()),
-        warning="" if enough else _warning(size, count),
-    )
+    return WeightSums.of(weights).overlap
 
 
 def _warning(size: float, count: int) -> str:

@@ -25,8 +25,9 @@ class Role:
     """A meaning of columns: `name` is the argument of `fit`, `option` names its columns on the command line.
 
     What `follows` another role has a column for each of its columns, in the same units. `aliases` are names that other
-    libraries have for it, `former` the words of options that it once had, and `synonyms` those of further options. An
-    `explicit` one is never taken from a column of its name alone, which may mean anything.
+    libraries have for it, `logarithms` those of its logarithm, `former` the words of options that it once had, and
+    `synonyms` those of further options. An `explicit` one is never taken from a column of its name alone, which may
+    mean anything, and the aliases of one that is `within` another count beside columns of that one only.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Role:
     former: tuple[str, ...] = ()
     synonyms: tuple[str, ...] = ()
     explicit: bool = False
+    logarithms: tuple[str, ...] = ()
+    within: str | None = None
 
     @property
     def word(self) -> str:
@@ -85,14 +88,14 @@ ROLES: dict[str, Role] = {
             "--terminated",
             Kind.MARK,
             "1 where nothing follows; 0 at a time limit.",
-            aliases=("terminals", "terminations"),
+            aliases=("terminals", "terminations", "terminateds"),
         ),
         Role(
             "truncated",
             "--truncated",
             Kind.MARK,
             "1 where a time limit cut the episode.",
-            aliases=("timeouts", "truncations"),
+            aliases=("timeouts", "truncations", "truncateds"),
         ),
         Role(
             "importance_weights",
@@ -100,20 +103,28 @@ ROLES: dict[str, Role] = {
             Kind.NUMBER,
             "Importance weights, for data of another policy.",
             aliases=("weights", "rho"),
+            synonyms=("importance-weight",),
         ),
         Role(
             "propensities",
             "--propensity",
             Kind.NUMBER,
-            "How likely the logged action was, by the policy that took it.",
-            aliases=("pscore", "action_prob"),
+            "How likely the logged action was, under the policy that acted.",
+            aliases=("pscore", "action_prob", "propensity_score", "action_probability"),
+            logarithms=("action_logp", "infos/action_log_probs"),
+        ),
+        Role(
+            "target_probabilities",
+            "--target-probability",
+            Kind.NUMBER,
+            "How likely the evaluated policy is to take it: over --propensity, the importance weight.",
         ),
         Role(
             "episodes",
             "--episode",
             Kind.LABEL,
             "Label of rows of one episode: they follow, and depend on, each other.",
-            aliases=("episode_ids",),
+            aliases=("episode_ids", "episode_id", "eps_id"),
         ),
         Role(
             "groups",
@@ -130,6 +141,8 @@ ROLES: dict[str, Role] = {
             "--time",
             Kind.LABEL,
             "When it was: rows of an episode are in this order, those of iv one path in it.",
+            aliases=("t", "timestep"),
+            within="episodes",
         ),
         Role(
             "durations",
@@ -151,9 +164,10 @@ ROLES: dict[str, Role] = {
         ),
         Role(
             "sample_weight",
-            "--weight",
+            "--sample-weight",
             Kind.NUMBER,
-            "Weights of rows: whole numbers count equal rows, others are survey weights; see --weighting.",
+            "Weights of rows: whole numbers count equal rows; of iv, others are survey weights; see --weighting.",
+            former=("weight",),
             explicit=True,
         ),
         Role("variations", "--variation", Kind.TABLE, "What x might as well have been.", follows="X"),
@@ -170,7 +184,6 @@ _NO_END = "does not tell an end from a time limit, after which the value goes on
 REFUSED = {
     "dones": f"it {_NO_END}",
     "done": f"it {_NO_END}",
-    "pscore": "give importance_weights=, the evaluated policy's probabilities over these; action values need none",
 }
 """What other libraries have that has no place here, and what to give instead."""
 
@@ -191,4 +204,4 @@ def role_named(name: str) -> str:
     >>> role_named("new_obs"), role_named("policy")
     ('next_states', 'policy')
     """
-    return next((role.name for role in ROLES.values() if name in role.aliases), name)
+    return next((role.name for role in ROLES.values() if name in (*role.aliases, *role.logarithms)), name)

@@ -34,7 +34,9 @@ class Table:
 
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
-    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows.
+    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
+    and `dropped` those that lacked a value. `actions_taken` are the log's, where only the order of rows is checked by
+    them. `by_place` says that next states are those of the next rows as these stand, without a time.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -47,6 +49,9 @@ class Table:
     warnings: tuple[str, ...] = ()
     left_out: int = 0
     source: Any = None
+    dropped: int = 0
+    actions_taken: Any = None
+    by_place: bool = False
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -84,7 +89,8 @@ class Table:
         derived = self.next_states is None and self.states is not None
         if (self.time is None and not derived) or self.states is None:
             return self
-        rows = len(columns_of(self.states, "states")[1][0])
+        # Cells are not looked at: some may be missing where rows are to be dropped.
+        rows = len(columns_of(self.states, "states")[1][0]) if isinstance(self.states, str) else count_rows(self.states)
         self._check_lengths(rows)
         if not derived:
             labels = np.zeros(rows) if self.episodes is None else group_numbers("episodes", self.episodes, rows)
@@ -99,7 +105,8 @@ class Table:
         if "policy" in self.columns and "next_policy" not in self.columns:
             columns["next_policy"] = take(self.columns["policy"], found.after)
         notes = (*self.warnings, *found.warnings)
-        return dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
+        known = dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
+        return dataclasses.replace(known, by_place=self.time is None)
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""
@@ -110,7 +117,8 @@ class Table:
     def taken(self, rows: np.ndarray) -> Table:
         """Some of the rows by their numbers, in that order."""
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
-        return dataclasses.replace(self, columns=columns)
+        acts = None if self.actions_taken is None else take(self.actions_taken, rows)
+        return dataclasses.replace(self, columns=columns, actions_taken=acts)
 
 
 def unused_end_marks(columns: Mapping[str, Collection[Any]], way: str) -> list[str]:
@@ -198,10 +206,12 @@ class Prepared:
     def to_table(self, roles: Sequence[Role], *, needs: Sequence[str], categories: Collection[str]) -> Table:
         """The columns of these roles, with the names of those that the file has."""
         found = arguments(self.table, self.whole, roles, categories=categories)
-        own = {role.word: role for role in roles}  # since a word may have another meaning in another task
-        known = [role for role in ROLES.values() if role.word in self.columns and own.get(role.word, role) is role]
-        names = {role.name: tuple(self.columns[role.word]) for role in known}
-        return Table(found, names, fingerprint(self.table, self.whole, needs), self.warnings, self.left_out)
+        # A word may have another meaning in another task.
+        meant = {role.word: role for role in (*ROLES.values(), *roles)}
+        names = {meant[word].name: tuple(columns) for word, columns in self.columns.items()}
+        notes = self.warnings, self.left_out, self.dropped
+        placed = len(self.whole) > len(self.columns) and ROLES["time"].word not in self.columns
+        return Table(found, names, fingerprint(self.table, self.whole, needs), *notes, by_place=placed)
 
 
 def prepare(table: pa.Table, columns: Columns, *, derives: Collection[str], drop: bool) -> Prepared:
@@ -239,7 +249,8 @@ def arguments(
         elif role.kind is Kind.TABLE:
             found[role.name] = _features(table, names, called, option=role.option, categories=categories)
         else:
-            found[role.name] = to_numbers(table, names[0], role.option)
+            values = to_numbers(table, names[0], role.option)
+            found[role.name] = np.exp(values) if names[0] in role.logarithms else values
     return found
 
 

@@ -12,6 +12,7 @@ from dualembed.checks import InputError
 from dualembed.data.columns import Columns, columns_by_role
 from dualembed.data.frames import Frame, is_1d, select
 from dualembed.data.logs import log
+from dualembed.data.policies import numbers
 from dualembed.data.roles import ROLES, Kind, Role
 from dualembed.data.table import Table, unused_end_marks
 
@@ -109,6 +110,8 @@ def _usual(source: Any, roles: Sequence[Role]) -> Columns | None:
 
 def _part(source: Any, role: Role, names: list[str]) -> Any:
     """Columns of a source: a column by itself, or a table where there are several or its name may matter."""
+    if names[0] in role.logarithms:
+        return np.exp(numbers(names[0], source[names[0]] if isinstance(source, Mapping) else select(source, names[0])))
     if isinstance(source, Mapping):
         return source[names[0]] if len(names) == 1 else {name: source[name] for name in names}
     return select(source, names if role.kind is Kind.TABLE or len(names) > 1 else names[0])

@@ -59,14 +59,14 @@ class ActingEstimator(PolicyValueEstimator):
         most = MOST_ACTIONS if discrete else MOST_LEVELS
         return codings | {"actions": Coding.fit("actions", *tables, categorical=discrete or None, most=most)}
 
-    def _arranged(self, table: Table) -> Table:
+    def _completed(self, table: Table) -> Table:
         """With what the policy does at the rows, where it is known there alone; of one step, with next states."""
         columns = dict(table.columns)
         policy = (
             named_rows(self.policy, table.source, follows=table.next_states is None) if self._named(table) else None
         )
         form = policy or form_of(self.policy)
-        if isinstance(form, RowPolicy):
+        if isinstance(form, RowPolicy) and "policy" not in columns:
             columns["policy"] = form.states
             if form.next_states is not None:
                 columns["next_policy"] = form.next_states
@@ -78,7 +78,7 @@ class ActingEstimator(PolicyValueEstimator):
         if self._one_step(table) and table.states is not None:
             # What follows does not count: the row's own state and action stand in its place.
             columns = {"next_states": table.states, "next_actions": table.actions, **columns}
-        return dataclasses.replace(table, columns=columns).arranged(self._derives)
+        return dataclasses.replace(table, columns=columns)
 
     def _named(self, table: Table) -> bool:
         """Whether the policy is given by names of columns, which the table must then have come with."""

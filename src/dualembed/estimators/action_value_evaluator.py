@@ -8,11 +8,13 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Task
-from dualembed.data.frames import as_column, first_rows, step_numbers
+from dualembed.data.frames import as_column, first_rows, group_numbers, step_numbers
+from dualembed.data.gaussian_policy import GaussianPolicy
 from dualembed.data.table import Table
 from dualembed.estimators.acting import ActingEstimator
 from dualembed.estimators.diagnostics import low_overlap
-from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS
+from dualembed.estimators.logged_policy import NO_WEIGHTS, Stepwise, propensities_of, ratios_of
+from dualembed.estimators.policy_values import AT_NEXT, AT_STARTS, WHOLE, Returns
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.candidates import Functional, Headline
 from dualembed.linear.moment_fit import MomentFit
@@ -23,6 +25,7 @@ from dualembed.spaces.base import SpaceLike
 from dualembed.spaces.features import evaluate_features
 
 ACTIONS = 12  # that are compared
+MOSTLY = 0.9  # share of episodes that are whole, from which on their returns are looked at
 
 
 class ActionValueEvaluator(ActingEstimator):
@@ -97,7 +100,7 @@ class ActionValueEvaluator(ActingEstimator):
         error="mean squared Bellman error",
         mean="The value Q(s, a) of the data's states and actions is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "actions", "rewards", "next_states", "next_actions"),
-        takes=("terminated", "truncated", "groups", "episodes", "time"),
+        takes=("terminated", "truncated", "propensities", "sample_weight", "groups", "episodes", "time"),
         derives=("next_states", "next_actions"),
         inputs=("states", "actions"),
         context=("states", "actions"),
@@ -110,6 +113,9 @@ class ActionValueEvaluator(ActingEstimator):
     )
 
     _once_positional = ("terminated", "episodes", "next_actions")
+
+    stepwise_: Stepwise | None = None  # what logged probabilities of actions say of the value
+    logged_: bool = False  # whether there were any
 
     def __init__(
         self,
@@ -142,6 +148,8 @@ class ActionValueEvaluator(ActingEstimator):
         next_actions: Any = None,
         terminated: Any = None,
         truncated: Any = None,
+        propensities: Any = None,
+        sample_weight: Any = None,
         groups: Any = None,
         episodes: Any = None,
         time: Any = None,
@@ -168,6 +176,12 @@ class ActionValueEvaluator(ActingEstimator):
             1 where nothing follows; 0 where a time limit cut the episode, since its bootstrap counts.
         truncated : array-like of shape (n,), optional
             1 where a time limit cut the episode.
+        propensities : array-like of shape (n,), optional
+            Probabilities, or densities, of the logged actions under the policy that acted. Action values need
+            none; beside the answer they give the value by importance sampling, and how far the policies are apart.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows: whole numbers count equal rows, exactly; others say how much each counts beside the rest.
+            Rows of weight 0 are left out.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
         episodes : array-like of shape (n,), optional
@@ -189,6 +203,8 @@ class ActionValueEvaluator(ActingEstimator):
                 next_actions=next_actions,
                 terminated=terminated,
                 truncated=truncated,
+                propensities=propensities,
+                sample_weight=sample_weight,
                 groups=groups,
                 episodes=episodes,
                 time=time,
@@ -280,7 +296,24 @@ class ActionValueEvaluator(ActingEstimator):
         if self.starts_ is not None and isinstance(self.solution_, MomentFit) and self.policy is not None:
             weights = self.solution_.row_weights(problem, self._mean_features(self.starts_.parts[0][1]))
             self._add_warnings(low_overlap(weights, self.discount ** step_numbers(table.episodes)))
+        self._keep_stepwise(problem, table)
         return problem
+
+    def _keep_stepwise(self, problem: Any, table: Table) -> None:
+        """Keep what logged probabilities of actions say beside the answer."""
+        columns = problem.source.table
+        self.stepwise_, self.logged_ = None, table.propensities is not None
+        if self.policy is None or table.episodes is None or isinstance(self.policy, GaussianPolicy):
+            return
+        taken = propensities_of(table, problem.source.rows)
+        if taken is None:
+            return
+        actions = self._policy_actions(self._choices(table, "states", table.states))
+        ratios = ratios_of(*actions, columns["action"], taken)
+        labels = group_numbers("episodes", table.episodes, problem.source.rows)
+        returns = Returns.of(columns, labels, float(self.discount), labels)
+        whole = returns is not None and float(np.mean(returns.discounts < WHOLE)) >= MOSTLY
+        self.stepwise_ = Stepwise.of(columns["reward"], labels, ratios, float(self.discount), whole)
 
     def _headline(self, problem: Any, table: Table) -> Headline | None:
         """The pairs (s, a) that episodes may start with (n, J, d), and the policy's probabilities of each (n, J)."""
@@ -314,6 +347,13 @@ class ActionValueEvaluator(ActingEstimator):
     def _findings(self, headline: Answer) -> Findings:
         """Where actions are of a few kinds, also what each would be worth, were it taken in every state."""
         found = super()._findings(headline)
+        if self.stepwise_ is not None:
+            size = self.stepwise_.estimate
+            facts = {**found.facts, "importance_sampling": {"value": size.value, "stderr": size.stderr}}
+            found = found._replace(facts=facts, remarks=(*found.remarks, self.stepwise_.remark))
+        elif self.logged_:
+            why = "a policy with probabilities of actions, and whole episodes, would give the value by them, too"
+            found = found._replace(remarks=(*found.remarks, f"{NO_WEIGHTS}; {why}."))
         (column, *others), begin = self.actions_.columns, self.coding_.dimension
         if self.sample_ is None or others or not column.levels or not column.width:
             return found

@@ -46,6 +46,7 @@ class Answering(Learner):
     """A fitted estimator that answers questions, and sums up what it has found."""
 
     sample_: RowSample | None = None  # of the rows; models that were saved before rows were kept have none
+    dropped_: int = 0  # rows that lacked a value
     _summary: Summary | None = None  # likewise
 
     @property
@@ -120,8 +121,18 @@ class Answering(Learner):
     @on_one_thread
     def _summarise(self) -> Summary:
         headline = self._main_answer()
-        findings = self._findings(headline)
+        findings = self._with_dropped(self._findings(headline))
         return Summary(self.task_, headline, findings, self.diagnostics_, tuple(self.selection_.steps))
+
+    def _with_dropped(self, findings: Findings) -> Findings:
+        """The findings with how many rows lacked a value, where some did."""
+        if not self.dropped_:
+            return findings
+        told = (
+            "1 row that lacks a value was" if self.dropped_ == 1 else f"{self.dropped_:,} rows that lack a value were"
+        )
+        facts = {**findings.facts, "rows_dropped": self.dropped_}
+        return findings._replace(facts=facts, remarks=(*findings.remarks, f"{told} dropped."))
 
     def _main_answer(self) -> Answer:
         """The answer to the question that the fit is for."""

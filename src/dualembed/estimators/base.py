@@ -16,6 +16,7 @@ from dualembed.answers import Answer, Question, Task
 from dualembed.answers.question import values
 from dualembed.data.coding import Coding, Schema
 from dualembed.data.frames import is_1d, names_of
+from dualembed.data.missing import filled, handled
 from dualembed.data.roles import ROLES
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate
@@ -111,6 +112,8 @@ class Estimator(Answering):
             The fitted estimator.
         """
         with self._transaction(fitted=True) as draft:
+            table = draft._weighed(table)
+            draft.dropped_ += table.dropped
             if self.__sklearn_is_fitted__():
                 draft._fit_more(table)
             else:
@@ -297,15 +300,28 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        table = self._arranged(table)
+        table = self._weighed(filled(self._arranged(table)))
         with self._transaction() as draft:
+            draft.dropped_ = table.dropped
             draft._fit_first(table)
             draft._add_warnings(table.warnings)
         return self
 
     def _arranged(self, table: Table) -> Table:
         """The table as a fit wants it: rows in the order of time, with what follows."""
-        return table.arranged(self._derives)
+        return self._completed(table).arranged(self._derives)
+
+    def _handled(self, table: Table, missing: str) -> Table:
+        """The table, without rows that lack a value where these are to be dropped."""
+        return handled(self._completed(table) if missing == "drop" else table, missing, self._derives)
+
+    def _completed(self, table: Table) -> Table:
+        """The table with all that is known of its rows, such as what a policy does there."""
+        return table
+
+    def _weighed(self, table: Table) -> Table:
+        """The table whose rows count as their weights say, where that is the same for any problem."""
+        return table
 
     @abstractmethod
     def _fit_first(self, table: Table) -> Any:

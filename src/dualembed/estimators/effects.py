@@ -272,7 +272,7 @@ class Effects(Estimator):
         if not effects:
             return super()._summarise()
         headline = self._first_effect(*effects[0])
-        findings = self._findings(headline)
+        findings = self._with_dropped(self._findings(headline))
         first = effects[0][0].place.column.name
         is_slope = headline.question != self._moved(*effects[0]).question
         slope = {"average_slope": {"column": first, **headline.to_dict()}} if is_slope else {}

@@ -88,7 +88,7 @@ class HittingTimeRegressor(TransitionEstimator):
         row="transition",
         mean="From single states of the data outside the target it is reached after {lowest} to {highest} steps.",
         needs=("states", "next_states"),
-        takes=("durations", "groups", "episodes", "time"),
+        takes=("durations", "sample_weight", "groups", "episodes", "time"),
         derives=("next_states",),
         inputs=("states",),
         context=("states",),
@@ -142,6 +142,7 @@ class HittingTimeRegressor(TransitionEstimator):
         next_states: Any = None,
         *,
         durations: Any = None,
+        sample_weight: Any = None,
         groups: Any = None,
         episodes: Any = None,
         time: Any = None,
@@ -156,6 +157,9 @@ class HittingTimeRegressor(TransitionEstimator):
             States s'; by default those of the episode's next row, and of the last row of an episode nothing is learnt.
         durations : array-like of shape (n,), optional
             Times that transitions take; by default 1.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows: whole numbers count equal rows, exactly; others say how much each counts beside the rest.
+            Rows of weight 0 are left out.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
         episodes : array-like of shape (n,), optional
@@ -168,7 +172,13 @@ class HittingTimeRegressor(TransitionEstimator):
         HittingTimeRegressor
             The fitted estimator.
         """
-        marks = {"durations": durations, "groups": groups, "episodes": episodes, "time": time}
+        marks = {
+            "durations": durations,
+            "sample_weight": sample_weight,
+            "groups": groups,
+            "episodes": episodes,
+            "time": time,
+        }
         return self._fit(Table.of(states=states, next_states=next_states, **marks))
 
     def predict(self, states: Any, return_std: bool = False) -> Any:

@@ -117,7 +117,7 @@ class IVRegressor(RegressorMixin, IVFitting):
         examples=(
             "survey.csv --x price --y sales --instrument tax --control region",
             "survey.csv --x dose,age --y outcome --group clinic --out mean.dualembed --report mean.html",
-            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --weight weight --weighting survey '
+            'survey.csv --formula "lwage ~ [educ ~ nearc4] + exper + black" --sample-weight weight --weighting survey '
             "--out effect.dualembed",
         ),
     )

@@ -77,7 +77,7 @@ class LinearControl(TransitionEstimator):
         row="transition",
         mean="The desirability z(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "costs", "next_states", "terminal"),
-        takes=("terminal_costs", "groups", "episodes", "time"),
+        takes=("terminal_costs", "sample_weight", "groups", "episodes", "time"),
         derives=("next_states",),
         inputs=("states",),
         context=("states",),
@@ -113,6 +113,7 @@ class LinearControl(TransitionEstimator):
         terminal: Any = None,
         terminal_costs: Any = 0.0,
         *,
+        sample_weight: Any = None,
         groups: Any = None,
         episodes: Any = None,
         time: Any = None,
@@ -132,6 +133,9 @@ class LinearControl(TransitionEstimator):
             1 where s' is an end; it must be given.
         terminal_costs : array-like of shape (n,) or float, default=0.0
             Costs q_T(s') there; elsewhere they do not matter.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows: whole numbers count equal rows, exactly; others say how much each counts beside the rest.
+            Rows of weight 0 are left out.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
         episodes : array-like of shape (n,), optional
@@ -145,7 +149,7 @@ class LinearControl(TransitionEstimator):
             The fitted estimator.
         """
         ends = {"terminal": terminal, "terminal_costs": terminal_costs}
-        labels = {"groups": groups, "episodes": episodes, "time": time}
+        labels = {"sample_weight": sample_weight, "groups": groups, "episodes": episodes, "time": time}
         return self._fit(Table.of(states=states, costs=costs, next_states=next_states, **ends, **labels))
 
     def cost_to_go(self, states: Any) -> np.ndarray:

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed.answers import Answer, Findings, Question, Task
 from dualembed.answers.question import answer_from_paths
 from dualembed.data.frames import as_column, first_rows
-from dualembed.data.propensities import overlap as overlap_of
+from dualembed.data.propensities import WeightSums
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, format_estimate, pluralise
+from dualembed.estimators.logged_policy import BY_PROBABILITIES, NOT_NEEDED, importance_weights_of
 from dualembed.estimators.policy_values import WHOLE, PolicyValueEstimator, Returns
 from dualembed.estimators.transitions import DISCOUNT, TransitionEstimator
 from dualembed.linear.averaging import Groups
@@ -94,7 +95,17 @@ class PolicyEvaluator(PolicyValueEstimator):
         error="mean squared Bellman error",
         mean="The value V(s) of the data's states is {mean} on average, from {lowest} to {highest}.",
         needs=("states", "rewards", "next_states"),
-        takes=("terminated", "truncated", "importance_weights", "groups", "episodes", "time"),
+        takes=(
+            "terminated",
+            "truncated",
+            "importance_weights",
+            "propensities",
+            "target_probabilities",
+            "sample_weight",
+            "groups",
+            "episodes",
+            "time",
+        ),
         derives=("next_states",),
         inputs=("states",),
         context=("states",),
@@ -108,7 +119,8 @@ class PolicyEvaluator(PolicyValueEstimator):
 
     _once_positional = ("terminated", "importance_weights", "episodes")
     returns_: Returns | None = None
-    weights_: Any = None
+    weights_: Any = None  # `WeightSums`; of older models all of them
+    logged_policy_: str = ""  # how logged probabilities of actions were used, in a sentence
 
     def __init__(
         self,
@@ -138,6 +150,9 @@ class PolicyEvaluator(PolicyValueEstimator):
         terminated: Any = None,
         truncated: Any = None,
         importance_weights: Any = None,
+        propensities: Any = None,
+        target_probabilities: Any = None,
+        sample_weight: Any = None,
         groups: Any = None,
         episodes: Any = None,
         time: Any = None,
@@ -161,6 +176,14 @@ class PolicyEvaluator(PolicyValueEstimator):
             1 where a time limit cut the episode.
         importance_weights : array-like of shape (n,), optional
             Ratios π(a|s) / π_b(a|s) for transitions of another policy (`data.policies.importance_weights`).
+        propensities : array-like of shape (n,), optional
+            Probabilities, or densities, of the logged actions under the policy that acted; with
+            `target_probabilities` they give the importance weights.
+        target_probabilities : array-like of shape (n,), optional
+            Probabilities, or densities, of the same actions under the evaluated policy, where it is another one.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows: whole numbers count equal rows, exactly; others say how much each counts beside the rest.
+            Rows of weight 0 are left out. They are no `importance_weights`, which are ratios of two policies.
         groups : array-like of shape (n,), optional
             Labels of rows that depend on each other, by which errors are clustered; by default the episodes.
         episodes : array-like of shape (n,), optional
@@ -181,6 +204,9 @@ class PolicyEvaluator(PolicyValueEstimator):
                 terminated=terminated,
                 truncated=truncated,
                 importance_weights=importance_weights,
+                propensities=propensities,
+                target_probabilities=target_probabilities,
+                sample_weight=sample_weight,
                 groups=groups,
                 episodes=episodes,
                 time=time,
@@ -226,6 +252,8 @@ class PolicyEvaluator(PolicyValueEstimator):
 
     def _findings(self, headline: Answer) -> Findings:
         found, plain = super()._findings(headline), self.mean_return()
+        if self.logged_policy_:
+            found = found._replace(remarks=(*found.remarks, self.logged_policy_))
         if self.starts_ is None:
             return found._replace(remarks=(*found.remarks, NO_STARTS))
         if plain is None or self.returns_ is None:
@@ -258,7 +286,9 @@ class PolicyEvaluator(PolicyValueEstimator):
 
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
-        self._record_overlap(problem, np.zeros(0))
+        self._record_overlap(problem, WeightSums())
+        if table.propensities is not None:
+            self.logged_policy_ = NOT_NEEDED if table.target_probabilities is None else BY_PROBABILITIES
         return problem
 
     def _fit_more(self, table: Table) -> Any:
@@ -267,7 +297,8 @@ class PolicyEvaluator(PolicyValueEstimator):
         if self.weights_ is None and before.overlap is not None:  # of a model saved when weights were not kept
             self._add_warnings([], overlap=before.overlap)
         else:
-            self._record_overlap(problem, np.ones(before.rows) if self.weights_ is None else self.weights_)
+            known = WeightSums.of(np.ones(before.rows)) if self.weights_ is None else self.weights_
+            self._record_overlap(problem, known if isinstance(known, WeightSums) else WeightSums.of(known))
         return problem
 
     def _add_returns(self, problem: Any, labels: Any, groups: Groups) -> None:
@@ -289,13 +320,13 @@ class PolicyEvaluator(PolicyValueEstimator):
         points = problem.source.table["state"][rows]
         return Headline(points[:, None], np.ones((len(rows), 1)), rows)
 
-    def _record_overlap(self, problem: Any, earlier: np.ndarray) -> None:
-        """Keep the importance weights, 1 for rows without, and note how many rows all those so far are worth."""
+    def _record_overlap(self, problem: Any, earlier: WeightSums) -> None:
+        """Keep what matters of importance weights, 1 for rows without, and note how many rows all so far are worth."""
         given = problem.source.table.get("weight")
         if given is None and self.weights_ is None:
             return
-        self.weights_ = np.concatenate([earlier, np.ones(problem.source.rows) if given is None else given])
-        overlap = overlap_of(self.weights_)
+        self.weights_ = earlier + WeightSums.of(np.ones(problem.source.rows) if given is None else given)
+        overlap = self.weights_.overlap
         self._add_warnings([overlap.warning] if overlap.warning else [], overlap=overlap)
 
     def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> PolicyEvaluation:
@@ -303,6 +334,7 @@ class PolicyEvaluator(PolicyValueEstimator):
         columns["reward"] = as_column("rewards", table.rewards, rows)
         if table.terminated is not None:
             columns["terminated"] = as_column("terminated", table.terminated, rows)
-        if table.importance_weights is not None:
-            columns["weight"] = as_column("weights", table.importance_weights, rows)
+        ratios = importance_weights_of(table, rows)
+        if ratios is not None:
+            columns["weight"] = ratios
         return PolicyEvaluation(Dataset(**columns), self.discount, reward_known=self.reward_known)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question
 from dualembed.data.frames import group_numbers
+from dualembed.data.shifted_rewards import alignment_of
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, pluralise
 from dualembed.estimators.transitions import TransitionEstimator, first_points
@@ -38,7 +39,7 @@ class Returns:
     @staticmethod
     def of(table: dict[str, Any], labels: np.ndarray, discount: float, groups: np.ndarray) -> Returns | None:
         """Those of a table of transitions; None where its rows are no whole paths in the order of time."""
-        if "weight" in table or "steps" in table:
+        if not {"weight", "steps", "mass"}.isdisjoint(table):
             return None
         order = np.argsort(labels, kind="stable")
         own = labels[order]
@@ -93,6 +94,10 @@ def out_of_order(table: dict[str, Any], labels: Any) -> list[str]:
     if not len(inside):
         return []
     state, following = (table[name].reshape(len(order), -1)[order] for name in ("state", "next_state"))
+    both = np.concatenate([state, following], axis=1)
+    inside = inside[np.any(both[inside] != both[inside + 1], axis=1)]  # a row may stand for several
+    if not len(inside):
+        return []
     close = np.all(np.isclose(following[inside], state[inside + 1], rtol=1e-5, atol=1e-5), axis=1)
     if close.mean() >= IN_ORDER:
         return []
@@ -101,6 +106,20 @@ def out_of_order(table: dict[str, Any], labels: Any) -> list[str]:
         "order of time, or not all there. The first row of each episode is taken for its start; sort rows by episode "
         "and time"
     ]
+
+
+def shifted_rewards(problem: Any, table: Table) -> list[str]:
+    """What it means that rewards seem to stand in other rows than those of their steps; nothing where they do not."""
+    columns = problem.source.table
+    if table.episodes is None or "steps" in columns:
+        return []
+    acts = columns.get("action")
+    if acts is None and table.actions_taken is not None:
+        given = np.asarray(table.actions_taken)
+        acts = given if given.dtype.kind in "fiub" else None
+    labels = group_numbers("episodes", table.episodes, problem.source.rows)
+    found = alignment_of(columns["state"], acts, columns["reward"], columns["next_state"], labels)
+    return [found.warning] if found.warning else []
 
 
 class PolicyValueEstimator(TransitionEstimator):
@@ -190,7 +209,7 @@ class PolicyValueEstimator(TransitionEstimator):
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
         self.starts_ = self._question_of(problem, table)
-        self._add_warnings(out_of_order(problem.source.table, table.episodes))
+        self._add_warnings(out_of_order(problem.source.table, table.episodes) or shifted_rewards(problem, table))
         self._judge()
         return problem
 

@@ -50,8 +50,8 @@ def adopt(estimator: Any) -> None:
     if "fit" not in vars(estimator):
         return
     fit = [each for each in inspect.signature(estimator.fit).parameters.values() if each.name != "self"]
-    described = _parts(estimator.fit.__doc__ or "")[1]
     estimator.fit = _fit(estimator.fit, estimator)
+    described = _parts(estimator.fit.__doc__ or "")[1]
     for name in dir(estimator):
         method = inspect.getattr_static(estimator, name)
         what = getattr(method, "caller_gives", None)
@@ -83,11 +83,17 @@ def _fit(method: Method, estimator: Any) -> Method:
     call = _Call(inspect.signature(method), estimator, method.__name__, whole=True)
 
     @functools.wraps(method)
-    def called(self: Any, *arguments: Any, **options: Any) -> Any:
+    def called(self: Any, *arguments: Any, missing: str = "error", **options: Any) -> Any:
         whole, given = call.understood(arguments, options)
-        return method(self, **given) if whole is None else self._fit(whole)
+        if whole is None and missing == "error":
+            return method(self, **given)
+        return self._fit(self._handled(Table.of(**given) if whole is None else whole, missing))
 
-    called.__signature__ = call.signature  # type: ignore[attr-defined]
+    known = call.signature.parameters.values()
+    called.__signature__ = call.signature.replace(parameters=[*known, _MISSING])  # type: ignore[attr-defined]
+    before, own, after = _parts(method.__doc__ or "")
+    lines = [line for each in {**own, _MISSING.name: _MISSING_WORDS}.values() for line in each]
+    called.__doc__ = "\n".join([*before, "Parameters", "----------", *lines, *after]) if own else method.__doc__
     return called
 
 
@@ -107,19 +113,22 @@ def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimato
     # What is keyword-only in `fit` stands after a method's own further parameters, which are then given by name, too.
     more = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in more] if keyword else more
     returned = inspect.signature(method).return_annotation
-    signature = inspect.Signature([_SELF, *first, *more, *keyword], return_annotation=returned)
+    own = [_SELF, *first, *more, *keyword]
+    signature = inspect.Signature(own, return_annotation=returned)
     call = _Call(signature, estimator, method.__name__, whole=whole)
     names = {each.name for each in taken}
 
     @functools.wraps(method)
     def called(self: Any, *arguments: Any, **options: Any) -> Any:
+        missing = options.pop(_MISSING.name, "error") if whole else "error"
         table, given = call.understood(arguments, options)
         rest = {name: value for name, value in given.items() if name not in names}
         if table is None:
             table = Table.of(**{name: value for name, value in given.items() if name in names})
+        table = self._handled(table, missing) if whole else table
         return method(self, self._arranged(table) if "next_states" in names else table, **rest)
 
-    called.__signature__ = call.signature  # type: ignore[attr-defined]
+    called.__signature__ = signature.replace(parameters=[*own, _MISSING] if whole else own)  # type: ignore[attr-defined]
     called.plain = method  # type: ignore[attr-defined]
     return called
 
@@ -186,7 +195,8 @@ class _Call:
                 )
             known = {**self.defaults, **{role: column for role, column in given.items() if role in self.known}}
             rest = {name: value for name, value in options.items() if name not in ROLES}
-            return dataclasses.replace(whole, columns=known), rest
+            acts = None if "actions" in self.known else whole.actions
+            return dataclasses.replace(whole, columns=known, actions_taken=acts), rest
         unknown = [name for name in options if name not in self.known]
         if unknown:
             hint = checks.nearest(unknown[0], self.known)
@@ -259,4 +269,9 @@ class _Call:
         return arguments[:most], {**options, **dict(zip(names, late, strict=True))}
 
 
+_MISSING = inspect.Parameter("missing", inspect.Parameter.KEYWORD_ONLY, default="error", annotation=str)
+_MISSING_WORDS = [
+    'missing : {"error", "drop"}, default="error"',
+    "    What to do with rows that lack a value: refuse them, or drop them and say how many.",
+]
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)

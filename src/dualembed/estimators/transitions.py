@@ -16,10 +16,12 @@ from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import unseen_levels
 from dualembed.estimators.learning import RowSample
+from dualembed.estimators.weighting import weigh_transitions
 from dualembed.linear.averaging import PLACES
 from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest
 
+CHANCE, FEWEST_STEPS, LOOKED_AT = 3.5, 100, 20_000  # standard errors of a correlation; rows it is looked at in
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 
 
@@ -45,12 +47,18 @@ class TransitionEstimator(Estimator):
         self.levels_ = self._levels(problem, ())
         self._solve_problem(problem, groups=groups, headline=self._headline(problem, table))
         self._keep_sample(problem, table)
-        self._add_warnings(notes)
+        notes += unordered(problem, table) if table.by_place else []
+        self._add_warnings(notes, effective_rows=_worth(problem))
         return problem
 
     def _fit_more(self, table: Table) -> Any:
         """Learn from more rows; their problem."""
         problem, groups = self._problem(table)
+        if _worth(problem) is not None or self.diagnostics_.effective_rows is not None:
+            raise checks.InputError(
+                "partial_fit cannot add rows where sample_weight is not whole, since such weights are relative to "
+                "those of all rows; fit to all rows"
+            )
         self.left_out_ += table.left_out
         if self.levels_ is not None:
             self.levels_ = self._levels(problem, self.levels_)
@@ -61,8 +69,8 @@ class TransitionEstimator(Estimator):
 
     def _keep_sample(self, problem: Any, table: Table) -> None:
         """Keep some of the places that rows start from, besides earlier ones."""
-        points = first_points(problem)
-        self.sample_ = RowSample.of(points, points, seed=0, before=self.sample_)
+        points, mass = first_points(problem), problem.source.table.get("mass")
+        self.sample_ = RowSample.of(points, points, seed=0, before=self.sample_, weights=mass)
 
     def _levels(self, problem: Any, before: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
         """The numbers of the levels that the problem's rows start with, and those that are known already."""
@@ -130,12 +138,18 @@ class TransitionEstimator(Estimator):
 
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
         """(the problem, the number of each row's episode)."""
+        table = self._weighed(table)
         columns = {"state": self.coding_.encode(table.states)}
         columns["next_state"] = self.coding_.encode(table.next_states, renamed=True)
         rows, following = (len(column) for column in columns.values())
         if rows != following:
             raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
+        if table.sample_weight is not None:
+            columns["mass"] = np.asarray(table.sample_weight, dtype=np.float64)
         return self._make_problem(columns, table), self._groups(table, rows)
+
+    def _weighed(self, table: Table) -> Table:
+        return weigh_transitions(table)
 
     @property
     def _units(self) -> str:
@@ -145,6 +159,47 @@ class TransitionEstimator(Estimator):
         """The number (n,) of each row's group: its episode, where there are no others."""
         found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)
         return found if table.groups is None else group_numbers("groups", table.groups, rows)
+
+
+def unordered(problem: Any, table: Table) -> list[str]:
+    """What it means that states say nothing of those of the next rows, which were taken for what follows.
+
+    Of what is left of them and of their squares without the means of episodes no two have a correlation beyond chance.
+    """
+    state, following = (np.asarray(problem.source.table[name][:LOOKED_AT]) for name in ("state", "next_state"))
+    count, labels = len(state), np.zeros(len(state), dtype=int)
+    if table.episodes is not None:
+        labels = group_numbers("episodes", table.episodes, problem.source.rows)[:count]
+        labels = np.unique(labels, return_inverse=True)[1]
+    sizes = np.bincount(labels)
+    freedom = count - len(sizes)
+    if freedom < FEWEST_STEPS:
+        return []
+
+    def shapes(values: np.ndarray) -> np.ndarray:
+        centred = np.concatenate([values, (values - values.mean(axis=0)) ** 2], axis=1)
+        means = np.stack([np.bincount(labels, column) for column in centred.T], axis=1) / sizes[:, None]
+        left = centred - means[labels]
+        size = np.sqrt(np.mean(left**2, axis=0))
+        return left[:, size > 0] / size[size > 0]
+
+    before, after = shapes(state), shapes(following)
+    if not before.shape[1] or not after.shape[1]:
+        return []
+    # Without its mean a short path leans against itself.
+    largest = np.abs(before.T @ after / count).max() - len(sizes) / count
+    if largest > CHANCE / np.sqrt(freedom):
+        return []
+    return [
+        "states say nothing of those in the next rows of their episodes, which are taken for what follows: rows may be "
+        "out of the order of time; give time=... or --time, or next states"
+    ]
+
+
+def _worth(problem: Any) -> float | None:
+    """How many rows of equal weight the problem's are worth; None where all count alike."""
+    mass = problem.source.table.get("mass")
+    return None if mass is None else float(mass.sum())
 
 
 def first_points(problem: Any) -> np.ndarray:

@@ -11,11 +11,12 @@ from dualembed import checks
 from dualembed.answers import Setting
 from dualembed.data.frames import as_column, count_rows, describe_rows
 from dualembed.data.table import Table
+from dualembed.problems.base import normalised_mass
 
 WEIGHTINGS = ("auto", "frequency", "survey")
 WEIGHTING = Setting(
     "weighting",
-    "What --weight says: frequency, how many equal rows a row stands for; or survey, how much it counts.",
+    "What --sample-weight says: frequency, how many equal rows a row stands for; or survey, how much it counts.",
     default="auto",
     words=WEIGHTINGS,
 )
@@ -74,11 +75,7 @@ def weigh(table: Table, weighting: str, known: Weighting | None = None) -> Weigh
         )
     if given is None:
         return Weighed(table)
-    weights = _checked(given, count_rows(table.X))
-    columns = {role: column for role, column in table.columns.items() if role != "sample_weight"}
-    for role, column in columns.items():
-        if count_rows(column) != len(weights):
-            raise checks.InputError(f"{role} has {count_rows(column)} rows, but X {len(weights)}; give one a sample")
+    weights, columns = _read(table)
     plain = dataclasses.replace(table, columns=columns)
     whole = bool(np.all(weights == np.round(weights)))
     if known is None:
@@ -93,6 +90,34 @@ def weigh(table: Table, weighting: str, known: Weighting | None = None) -> Weigh
     plain = plain if some.all() else plain.taken(np.flatnonzero(some))
     read = Weighting(True, unit, float(weights.sum()), float(weights @ weights))
     return Weighed(plain, read, weights)
+
+
+def weigh_transitions(table: Table) -> Table:
+    """The table with rows as often as whole weights say; others in the place of `sample_weight`, scaled to masses.
+
+    Rows of weight 0 are gone. What it returns has the same masses when it is weighed again.
+    """
+    if table.sample_weight is None:
+        return table
+    weights, columns = _read(table)
+    plain = dataclasses.replace(table, columns=columns)
+    if np.all(weights == np.round(weights)):
+        weighed = _counted(plain, weights, whole=True, sure=True)
+        return weighed.table
+    some = np.flatnonzero(weights > 0)
+    kept = plain.taken(some)
+    return dataclasses.replace(kept, columns={**kept.columns, "sample_weight": normalised_mass(weights[some])})
+
+
+def _read(table: Table) -> tuple[np.ndarray, dict[str, Any]]:
+    """The weights (n,) of a table's rows, and its other columns."""
+    first = "X" if table.X is not None else "states"
+    weights = _checked(table.sample_weight, count_rows(getattr(table, first)))
+    columns = {role: column for role, column in table.columns.items() if role != "sample_weight"}
+    for role, column in columns.items():
+        if not np.isscalar(column) and (count := count_rows(column)) != len(weights):
+            raise checks.InputError(f"{role} has {count} rows, but {first} {len(weights)}; give one a sample")
+    return weights, columns
 
 
 def join(before: Weighting, more: Weighting) -> tuple[Weighting, float]:

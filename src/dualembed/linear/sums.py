@@ -252,7 +252,7 @@ def gather(
 
     The context must be the first point of a row, as it is for transitions: the features test the equation that they
     are to solve. An `offset` is a part of f that is known already: the targets are what it leaves of t on all rows, and
-    without each group.
+    without each group. A row of mass μ counts as μ rows.
     """
     features = to_numpy(features)
     size, columns = features.size, 1 if offset is None else offset.weights.shape[1] - 1
@@ -265,11 +265,12 @@ def gather(
         target = (terms.target - terms.offset)[:, None]
         if offset is not None:
             target = target - moment_features(offset.features, terms.points, terms.weights) @ offset.weights[0, :-1].T
-        sums.dual[0] += phi.T @ phi
+        heavy = phi if terms.mass is None else terms.mass[:, None] * phi
+        sums.dual[0] += heavy.T @ phi
         for group, own in parts:
-            sums.count[group] += own.stop - own.start
-            sums.cross[group] += phi[own].T @ g[own]
-            sums.target[group] += phi[own].T @ target[own]
+            sums.count[group] += own.stop - own.start if terms.mass is None else float(terms.mass[own].sum())
+            sums.cross[group] += heavy[own].T @ g[own]
+            sums.target[group] += heavy[own].T @ target[own]
     return sums
 
 

@@ -19,7 +19,17 @@ from dualembed.data.trajectories import (
     check_vectors,
 )
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, optional, require, states_of
+from dualembed.problems.base import (
+    Problem,
+    Terms,
+    checked_columns,
+    columns_of,
+    library,
+    mass_of,
+    optional,
+    require,
+    states_of,
+)
 from dualembed.sources import Sample, Source
 
 
@@ -94,6 +104,7 @@ class ActionValue(Problem):
             known=(True,) + (False,) * actions.shape[1],
             offset_known=self.reward_known,
             actions=actions.shape[2],
+            mass=mass_of(sample),
         )
 
 

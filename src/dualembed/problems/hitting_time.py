@@ -15,7 +15,16 @@ from dualembed.data.probabilities import numbers, state_rows
 from dualembed.data.trajectories import check_marks, check_not_negative, check_vectors
 from dualembed.deprecation import warn
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, optional, states_of
+from dualembed.problems.base import (
+    Problem,
+    Terms,
+    checked_columns,
+    columns_of,
+    library,
+    mass_of,
+    optional,
+    states_of,
+)
 from dualembed.sources import Sample, Source
 
 Target = Callable[[Floats], ArrayLike]
@@ -91,6 +100,7 @@ class HittingTime(Problem):
             target=xp.zeros_like(there),
             known=(True, False),
             offset_known="duration" not in sample,
+            mass=mass_of(sample),
         )
 
 

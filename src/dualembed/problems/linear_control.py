@@ -18,7 +18,14 @@ from dualembed import checks
 from dualembed.arrays import Floats
 from dualembed.data.trajectories import check_marks, check_vectors
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, checked_columns, library, states_of
+from dualembed.problems.base import (
+    Problem,
+    Terms,
+    checked_columns,
+    library,
+    mass_of,
+    states_of,
+)
 from dualembed.sources import Dataset, Sample, Source
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -75,6 +82,7 @@ class FirstExit(Problem):
             context=state,
             target=xp.zeros_like(decay),
             known=(True, False),
+            mass=mass_of(sample),
         )
 
 

@@ -18,7 +18,17 @@ from dualembed.data.trajectories import (
     check_vectors,
 )
 from dualembed.losses import Loss, Square
-from dualembed.problems.base import Problem, Terms, checked_columns, columns_of, library, optional, require, states_of
+from dualembed.problems.base import (
+    Problem,
+    Terms,
+    checked_columns,
+    columns_of,
+    library,
+    mass_of,
+    optional,
+    require,
+    states_of,
+)
 from dualembed.sources import Sample, Source
 
 
@@ -108,6 +118,7 @@ class PolicyEvaluation(Problem):
             known=(self.deterministic or not weighted, False),
             # A return of several steps depends on the states between, which s does not determine.
             offset_known=self.reward_known and (self.deterministic or not weighted) and "steps" not in sample,
+            mass=mass_of(sample),
         )
 
     def _context(self, sample: Sample, state: AnyArray) -> AnyArray:

@@ -70,6 +70,7 @@ PARTS: dict[str, dict[str, str]] = {
         "solvers.base": "Selection",
         "data.coding": "Coding Column",
         "estimators.diagnostics": "Diagnostics FirstStage",
+        "estimators.logged_policy": "Stepwise",
         "estimators.policy_values": "Returns",
         "estimators.effects": "Place",
         "estimators.learning": "RowSample",
@@ -119,7 +120,7 @@ PARTS: dict[str, dict[str, str]] = {
         "problems.policy_evaluation": "PolicyEvaluation",
         "problems.regression": "InstrumentalVariables Invariance Unconditional",
     },
-    "propensities": {"data.propensities": "Overlap Propensities"},
+    "propensities": {"data.propensities": "Overlap Propensities WeightSums"},
     "saddle": {"saddle": "DualFunction Saddle"},
     "samplers": {
         "samplers": "AdditiveNoise AtomPermutation Group ImageRotation ImageShift Orbit "
