@@ -7,7 +7,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,17 @@ NAMED_ENDINGS = ("end", "ends", "ended", "last", "final")  # names of such colum
 ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
+class Windows(NamedTuple):
+    """What is known of rows that lead over several others: how often these enter a target, and whether they are timed.
+
+    >>> Windows(entries=3, timed=False).entries
+    3
+    """
+
+    entries: int
+    timed: bool
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Tables and columns as they were given, one sample a row, by their roles; each role is an attribute.
@@ -35,6 +46,7 @@ class Table:
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
     about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows.
+    `derived` says that next states are those of the next row, and `windows` is there where rows lead over several.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -46,6 +58,8 @@ class Table:
     digest: str | None = None
     warnings: tuple[str, ...] = ()
     left_out: int = 0
+    derived: bool = False
+    windows: Windows | None = None
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -95,7 +109,7 @@ class Table:
         if "next_actions" in derives and self.next_actions is None and self.actions is not None:
             columns["next_actions"] = take(self.actions, found.after)
         notes = (*self.warnings, *found.warnings)
-        return dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
+        return dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out, derived=True)
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""
@@ -197,7 +211,9 @@ class Prepared:
         own = {role.word: role for role in roles}  # since a word may have another meaning in another task
         known = [role for role in ROLES.values() if role.word in self.columns and own.get(role.word, role) is role]
         names = {role.name: tuple(self.columns[role.word]) for role in known}
-        return Table(found, names, fingerprint(self.table, self.whole, needs), self.warnings, self.left_out)
+        derived = "next_state" in self.whole and "next_state" not in self.columns
+        digest = fingerprint(self.table, self.whole, needs)
+        return Table(found, names, digest, self.warnings, self.left_out, derived)
 
 
 def prepare(table: pa.Table, columns: Columns, *, derives: Collection[str], drop: bool) -> Prepared:

@@ -297,11 +297,15 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        table = table.arranged(self._derives)
         with self._transaction() as draft:
+            table = draft._arranged(table)
             draft._fit_first(table)
             draft._add_warnings(table.warnings)
         return self
+
+    def _arranged(self, table: Table) -> Table:
+        """The rows as they are learnt from: in the order of time, with what follows each."""
+        return table.arranged(self._derives)
 
     @abstractmethod
     def _fit_first(self, table: Table) -> Any:

@@ -117,7 +117,7 @@ def _with_signature(method: Method, taken: Sequence[inspect.Parameter], estimato
         rest = {name: value for name, value in given.items() if name not in names}
         if table is None:
             table = Table.of(**{name: value for name, value in given.items() if name in names})
-        return method(self, table.arranged(self._derives) if "next_states" in names else table, **rest)
+        return method(self, self._arranged(table) if "next_states" in names else table, **rest)
 
     called.__signature__ = call.signature  # type: ignore[attr-defined]
     called.plain = method  # type: ignore[attr-defined]
