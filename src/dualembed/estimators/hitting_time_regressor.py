@@ -434,7 +434,7 @@ class HittingTimeRegressor(TransitionEstimator):
         """1 for each state in the target and 0 for others, (n,)."""
         columns = self.coding_.in_order(states, renamed=True)
         if callable(self.target):
-            known = self.coding_.renamed(states)
+            known = self.coding_.renamed(np.asarray(states) if isinstance(states, list) else states)
             inside = np.asarray(self.target(np.asarray(known)[:, None] if is_1d(known) else known))
             if inside.shape != (len(columns[0]),):
                 raise checks.InputError(
