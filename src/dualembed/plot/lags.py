@@ -90,9 +90,8 @@ def draw_lags(ax: Axes, columns: Mapping[str, Sequence[Any]], task: Any, data: A
     around = np.abs(np.stack([columns["conf_low"], columns["conf_high"]]) - values)
     shown = np.all(np.isfinite(around), axis=0)
     ax.axhline(values[np.argmax(times)], linestyle="--", color=GREY, linewidth=1)
-    ax.errorbar(
-        times[shown], values[shown], around[:, shown], fmt="o", color=BLUE, capsize=3, markersize=5, linewidth=1.5
-    )
+    look: dict[str, Any] = {"fmt": "o", "color": BLUE, "capsize": 3, "markersize": 5, "linewidth": 1.5}
+    ax.errorbar(times[shown], values[shown], around[:, shown], **look)
     ax.plot(times[~shown], values[~shown], "o", markerfacecolor="none", color=BLUE, markersize=5)
     low = min(0.0, float(np.min(values)))
     ax.set_ylim(low, None)
