@@ -88,6 +88,19 @@ def exact_shares(graph: Graph) -> np.ndarray:
     return found
 
 
+# What n clicks from each article leave open, to first order: an article is read π(s) / π(t) times between two visits of
+# t, and each time its click is worth what the mean over its own few clicks says, rather than over all there are.
+def expected_error(graph: Graph, times: np.ndarray, ranks: np.ndarray, target: int, visits: np.ndarray) -> float:
+    """The standard error of h(target, target), from exact times (n,), shares of the time (n,) and clicks seen (n,)."""
+    left = np.where(np.arange(len(times)) == target, 0.0, times)
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return graph.follows * (graph.shares @ values) + (1 - graph.follows) * values.mean()
+
+    variance = mean(left**2) - mean(left) ** 2
+    return float(np.sqrt(np.sum((ranks / ranks[target]) ** 2 * variance / np.maximum(visits, 1))))
+
+
 def clicks_of(graph: Graph, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
     """(from where, where to) of so many clicks, each by itself, from articles at random."""
     origins = rng.integers(len(graph.names), size=count)
@@ -115,6 +128,7 @@ class Found(NamedTuple):
     learnt: np.ndarray  # h(s, t) for every article s (n,)
     exact: np.ndarray
     rank: float
+    error: float  # that h(t, t) is expected to have, in its terms
 
     @property
     def miss(self) -> float:
@@ -133,13 +147,16 @@ def main(
     times = learnt_times(seen, targets)
     print(f"{clicks:,} clicks among {len(graph.names):,} articles, {time.perf_counter() - began:.0f} s")
     ranks, every = exact_shares(graph), np.arange(len(graph.names))
+    visits = np.bincount(seen[0], minlength=len(every))
     found = []
     for name, target in zip(names, targets, strict=True):
         learnt = np.asarray(times(np.stack([every, np.full(len(every), target)], axis=1).astype(float)), dtype=float)
-        own = Found(name, int(np.sum(seen[1] == target)), learnt, exact_times(graph, target), float(ranks[target]))
+        exact = exact_times(graph, target)
+        error = expected_error(graph, exact, ranks, target, visits) / exact[target]
+        own = Found(name, int(np.sum(seen[1] == target)), learnt, exact, float(ranks[target]), error)
         print(
             f"{name}: {own.arrivals} clicks lead there; h(s, t) is off by {own.miss:.1%}; 1 / h(t, t) = "
-            f"{1 / learnt[target]:.3%}, PageRank {own.rank:.3%}"
+            f"{1 / learnt[target]:.3%}, PageRank {own.rank:.3%} (expected to be off by {own.error:.1%})"
         )
         found.append(own)
     if figure is not None:
@@ -157,8 +174,7 @@ def draw(found: list[Found], targets: np.ndarray, figure: Path) -> None:
         label = own.name.replace("_", " ")
         left.plot(own.exact[rows], own.learnt[rows], ".", color=f"C{number}", markersize=3, label=label)
         share = 1 / own.learnt[targets[number]]
-        error = 2 * share / np.sqrt(max(own.arrivals, 1))
-        right.errorbar(own.rank, share, error, fmt="o", color=f"C{number}", capsize=3, label=label)
+        right.errorbar(own.rank, share, 2 * own.error * share, fmt="o", color=f"C{number}", capsize=3, label=label)
     for ax, unit in ((left, "clicks from s to t, h(s, t)"), (right, "share of the time, 1 / h(t, t)")):
         low, high = ax.get_xlim()
         ax.plot([low, high], [low, high], "--", color="#555555", linewidth=1)
