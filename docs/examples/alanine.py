@@ -7,8 +7,8 @@ extended shape (ψ near 150°) the molecule turns into a helical one (ψ near -5
 take to the helix, from each shape? The estimator sees single steps of 10 ps, in shuffled order if you like; whole paths
 are used for the check only: the mean time until the path next enters the helix is simply counted.
 
-Then two of the paths, with a row every 2 ps, predict the third at several lags, beside a Markov state model of 100 cells
-(deeptime). That counts visits to the helix at multiples of the lag alone, and misses more of them the longer it is.
+Then two of the paths, with a row every 2 ps, predict the third at several lags, beside a Markov state model of 100
+cells (deeptime). That sees the helix at multiples of the lag alone, and misses more visits the longer the lag is.
 """
 
 from __future__ import annotations
@@ -116,11 +116,10 @@ def predicted(paths: list[np.ndarray], step: int) -> Prediction:
     cells = np.array([cell_time(paths[:2], inside, lag) for lag in LAGS]) * step
     print(f"the third path, {name}: counted {mean:.0f} ± {error:.0f} ps ({waits} waits)")
     for lag, answer, own in zip(LAGS, answers, cells, strict=True):
-        print(
-            f"  lag {lag * step} ps: learnt {answer.value:.0f} ± {answer.stderr:.0f} ps, Markov state model {own:.0f} ps"
-        )
-    learnt, errors = (np.array([getattr(each, key) for each in answers]) for key in ("value", "stderr"))
-    return Prediction(step * np.array(LAGS), learnt, errors, cells, mean, error)
+        learnt = f"{answer.value:.0f} ± {answer.stderr:.0f} ps"
+        print(f"  lag {lag * step} ps: learnt {learnt}, Markov state model {own:.0f} ps")
+    values, errors = (np.array([getattr(each, key) for each in answers]) for key in ("value", "stderr"))
+    return Prediction(step * np.array(LAGS), values, errors, cells, mean, error)
 
 
 def cell_time(paths: list[np.ndarray], inside: np.ndarray, lag: int) -> float:
