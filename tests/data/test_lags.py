@@ -97,6 +97,8 @@ def test_names_of_next_states_may_be_their_own_where_transitions_are_reversed() 
 def test_rows_of_two_tables_stand_below_each_other() -> None:
     assert stacked({"a": np.array([1])}, {"a": np.array([2])})["a"].tolist() == [1, 2]
     assert stacked([1, 2], np.array([3])).tolist() == [1, 2, 3]
+    assert stacked(pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]}))["a"].to_list() == [1, 2]
+    assert stacked(pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2.5]}))["a"].tolist() == [1, 2.5]
 
 
 def test_more_rows_and_honest_errors_know_the_lag() -> None:

@@ -95,12 +95,15 @@ def take(table: Any, rows: np.ndarray) -> Any:
 
 
 def stacked(first: Any, second: Any) -> Any:
-    """The rows of two tables, or columns, of the same columns below each other; frames stay frames."""
+    """The rows of two tables, or columns, of the same columns below each other; frames alike in kind stay frames."""
     if isinstance(first, dict):
         return {name: np.concatenate([first[name], second[name]]) for name in first}
     known = first if hasattr(first, "toarray") else _narwhals(first)
     if isinstance(known, nw.DataFrame):
-        return nw.concat([known, _narwhals(second).select(known.columns)]).to_native()
+        other = _narwhals(second).select(known.columns)
+        if known.schema == other.schema:
+            return nw.concat([known, other]).to_native()
+        return {name: np.concatenate([known[name].to_numpy(), other[name].to_numpy()]) for name in known.columns}
     return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
