@@ -6,6 +6,9 @@ Three simulated paths of 20 ns give the two torsion angles φ and ψ of alanine 
 extended shape (ψ near 150°) the molecule turns into a helical one (ψ near -50°) and back many times. How long does it
 take to the helix, from each shape? The estimator sees single steps of 10 ps, in shuffled order if you like; whole paths
 are used for the check only: the mean time until the path next enters the helix is simply counted.
+
+Then two of the paths, with a row every 2 ps, predict the third at several lags, beside a Markov state model of 100
+cells (deeptime). That sees the helix at multiples of the lag alone, and misses more visits the longer the lag is.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +27,9 @@ DATA = Path(os.environ.get("DUALEMBED_DATA", Path(__file__).parents[3] / "shared
 TORSIONS = DATA / "markov" / "ala2_phipsi_3x20ns.npz"
 STEP = 10  # picoseconds between the states of a transition; the path forgets what came before within a few
 REGIONS = {"extended (β)": (-155.0, 155.0), "polyproline (PII)": (-70.0, 145.0), "edge of PII": (-80.0, 80.0)}
+FINE = 2  # picoseconds between the rows of the paths that predict the third
+LAGS = (1, 3, 10)  # in rows
+CELLS = 100  # of the Markov state model
 REACH = 20.0  # degrees around a region's centre, along either angle
 
 
@@ -84,7 +91,57 @@ def around(angles: np.ndarray, centre: tuple[float, float]) -> np.ndarray:
     return np.all(np.abs((angles - centre + 180) % 360 - 180) < REACH, axis=1)
 
 
-def main(step: int = STEP, figure: Path | None = None) -> dict[str, tuple[float, float, float, float]]:
+class Prediction(NamedTuple):
+    """The mean time to the helix from extended shapes of the third path, by the others at several lags, and counted."""
+
+    lags: np.ndarray  # picoseconds
+    learnt: np.ndarray
+    errors: np.ndarray
+    cells: np.ndarray  # by a Markov state model
+    counted: float
+    counted_error: float
+
+
+def predicted(paths: list[np.ndarray], step: int) -> Prediction:
+    """What two paths say of the third."""
+    name, centre = next(iter(REGIONS.items()))
+    inside = paths[2][around(paths[2], centre)]
+    model = de.HittingTimeRegressor(helical, dt=float(step))
+    others = [coordinates(path) for path in paths[:2]]
+    answers = []
+    for lag in LAGS:
+        found = model.set_params(lagtime=lag).fit(others)
+        answers.append(found.ask(found.at(coordinates(inside))))
+    mean, error, waits = counts_near(paths[2:], centre, step)
+    cells = np.array([cell_time(paths[:2], inside, lag) for lag in LAGS]) * step
+    print(f"the third path, {name}: counted {mean:.0f} ± {error:.0f} ps ({waits} waits)")
+    for lag, answer, own in zip(LAGS, answers, cells, strict=True):
+        learnt = f"{answer.value:.0f} ± {answer.stderr:.0f} ps"
+        print(f"  lag {lag * step} ps: learnt {learnt}, Markov state model {own:.0f} ps")
+    values, errors = (np.array([getattr(each, key) for each in answers]) for key in ("value", "stderr"))
+    return Prediction(step * np.array(LAGS), values, errors, cells, mean, error)
+
+
+def cell_time(paths: list[np.ndarray], inside: np.ndarray, lag: int) -> float:
+    """The mean time in rows by a Markov state model: cells, transitions between them over a lag, linear algebra."""
+    from deeptime.clustering import KMeans
+    from deeptime.markov import TransitionCountEstimator
+    from deeptime.markov.msm import MaximumLikelihoodMSM
+
+    data = [coordinates(path) for path in paths]
+    centres = KMeans(CELLS, fixed_seed=13, max_iter=50).fit_fetch(np.concatenate(data)[::5])
+    counts = TransitionCountEstimator(lag, "sliding").fit_fetch([centres.transform(each) for each in data])
+    model = MaximumLikelihoodMSM(reversible=True).fit_fetch(counts.submodel_largest())
+    known = model.count_model.state_symbols
+    target = np.flatnonzero(helical(centres.cluster_centers[known]))
+    number = np.zeros(CELLS, dtype=int)
+    number[known] = np.arange(len(known))
+    states = number[centres.transform(coordinates(inside))]
+    times = {state: 0.0 if state in target else model.mfpt([state], target) for state in np.unique(states)}
+    return float(np.mean([times[state] for state in states]))
+
+
+def main(step: int = STEP, fine: int = FINE, figure: Path | None = None) -> dict[str, tuple[float, ...]]:
     """(learnt, its standard error, counted, its standard error) for each region, printed and drawn."""
     paths = paths_of(TORSIONS, step)
     began = time.perf_counter()
@@ -97,24 +154,31 @@ def main(step: int = STEP, figure: Path | None = None) -> dict[str, tuple[float,
         mean, error, waits = counts_near(paths, centre, step)
         print(f"{name}: learnt {learnt:.0f} ± {std:.0f} ps, counted {mean:.0f} ± {error:.0f} ps ({waits} waits)")
         found[name] = (learnt, std, mean, error)
+    third = predicted(paths_of(TORSIONS, fine), fine)
     if figure is not None:
-        draw(model, paths, figure)
+        draw(model, paths, third, figure)
     return found
 
 
-def draw(model: de.HittingTimeRegressor, paths: list[np.ndarray], figure: Path) -> None:
-    """A map of the learnt times where the paths have been, with the helix outlined."""
+def draw(model: de.HittingTimeRegressor, paths: list[np.ndarray], third: Prediction, figure: Path) -> None:
+    """A map of the learnt times where the paths have been, with the helix outlined; and predictions at several lags."""
     from matplotlib import pyplot
 
     angles = np.concatenate(paths)
     angles = angles[angles[:, 0] < 0]  # the few visits to φ > 0 say nothing there
     times = model.predict(coordinates(angles))
-    _, ax = pyplot.subplots(figsize=(5.2, 3.8), layout="constrained")
+    _, (ax, beside) = pyplot.subplots(1, 2, figsize=(8.8, 3.8), layout="constrained", width_ratios=[5.2, 3.6])
     shades = ax.hexbin(*angles.T, C=times, gridsize=45, mincnt=2, cmap="cividis")
     ax.plot([-178, 0, 0, -178, -178], [-120, -120, 30, 30, -120], "--", color="#D55E00", label="helix, the target")
     ax.figure.colorbar(shades, ax=ax, label="mean time to the helix, ps")
     ax.set(xlabel="φ, degrees", ylabel="ψ, degrees", xlim=(-180, 5), ylim=(-180, 180))
     ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.66))
+    beside.axhspan(*(third.counted + sign * 2 * third.counted_error for sign in (-1, 1)), color="#DDDDDD", lw=0)
+    beside.axhline(third.counted, color="#555555", linestyle="--", label="counted along the third path")
+    beside.errorbar(third.lags, third.learnt, 2 * third.errors, fmt="o", capsize=3, color="#0072B2", label="learnt")
+    beside.plot(third.lags, third.cells, "s", color="#D55E00", label=f"Markov state model, {CELLS} cells")
+    beside.set(xlabel="lag, ps", ylabel="mean time to the helix, ps", ylim=(0, None))
+    beside.legend(frameon=False, fontsize=8, loc="lower right")
     pyplot.savefig(figure, dpi=110)
     pyplot.close()
 

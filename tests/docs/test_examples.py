@@ -55,10 +55,22 @@ def test_the_share_of_food_falls_with_expenditure_and_the_band_says_so(tmp_path:
 @needs_data
 def test_the_learnt_time_to_the_helix_is_that_counted_along_the_paths(tmp_path: Path) -> None:
     module = example("alanine")
-    found = module.main(step=40, figure=tmp_path / "alanine.png")
+    found = module.main(step=40, fine=20, figure=tmp_path / "alanine.png")
     for learnt, std, mean, error in found.values():
         assert abs(learnt - mean) < 3 * np.hypot(std, error)
     assert (tmp_path / "alanine.png").stat().st_size > 0
+
+
+@needs_data
+def test_single_clicks_say_how_far_articles_are_and_how_often_they_are_read(tmp_path: Path) -> None:
+    module = example("wikispeedia")
+    names = ("United_States", "Europe")
+    for own in module.main(10_000, 150, names, tmp_path / "wikispeedia.png"):
+        number = int(np.argmin(np.abs(own.exact - 1 / own.rank)))
+        assert own.exact[number] == pytest.approx(1 / own.rank)  # PageRank is the time of return, inverted
+        assert abs(own.learnt[number] * own.rank - 1) < 3 * own.error
+        assert own.miss < 4 * own.error < 0.5
+    assert (tmp_path / "wikispeedia.png").stat().st_size > 0
 
 
 def test_angles_on_either_side_of_180_degrees_are_neighbours() -> None:

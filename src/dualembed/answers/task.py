@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Setting:
     """A parameter of the constructor that is an option of the command line.
 
-    It is a number, a `condition` on states, or one of several `words`.
+    It is a number, whole where its default is, a `condition` on states, or one of several `words`.
     """
 
     name: str

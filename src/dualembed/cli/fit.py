@@ -122,7 +122,8 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("effect", Effect, default=None)
     yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
-        kind: Any = str if setting.condition or setting.words else float
+        whole = isinstance(setting.default, int)
+        kind: Any = str if setting.condition or setting.words else int if whole else float
         number = isinstance(setting.default, float)
         default = False if setting.default is None else f"{setting.default:g}" if number else str(setting.default)
         metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None

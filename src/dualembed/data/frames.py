@@ -94,6 +94,19 @@ def take(table: Any, rows: np.ndarray) -> Any:
     return known[rows].to_native() if isinstance(known, nw.DataFrame | nw.Series) else np.asarray(table)[rows]
 
 
+def stacked(first: Any, second: Any) -> Any:
+    """The rows of two tables, or columns, of the same columns below each other; frames alike in kind stay frames."""
+    if isinstance(first, dict):
+        return {name: np.concatenate([first[name], second[name]]) for name in first}
+    known = first if hasattr(first, "toarray") else _narwhals(first)
+    if isinstance(known, nw.DataFrame):
+        other = _narwhals(second).select(known.columns)
+        if known.schema == other.schema:
+            return nw.concat([known, other]).to_native()
+        return {name: np.concatenate([known[name].to_numpy(), other[name].to_numpy()]) for name in known.columns}
+    return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
 def count_rows(table: Any) -> int:
     """How many rows a table or a column has."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):

@@ -7,7 +7,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,17 @@ NAMED_ENDINGS = ("end", "ends", "ended", "last", "final")  # names of such colum
 ENDINGS = ("done", "termina", "absorb")  # in the name of a column that says where nothing follows
 
 
+class Windows(NamedTuple):
+    """What is known of rows that lead over several others: how often these enter a target, and whether they are timed.
+
+    >>> Windows(entries=3, timed=False).entries
+    3
+    """
+
+    entries: int
+    timed: bool
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Tables and columns as they were given, one sample a row, by their roles; each role is an attribute.
@@ -36,7 +47,8 @@ class Table:
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
     about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
     and `dropped` those that lacked a value. `actions_taken` are the log's, where only the order of rows is checked by
-    them. `by_place` says that next states are those of the next rows as these stand, without a time.
+    them. `derived` says that next states are those of the next row, `by_place` that this was without a time, and
+    `windows` is there where rows lead over several.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -52,6 +64,8 @@ class Table:
     dropped: int = 0
     actions_taken: Any = None
     by_place: bool = False
+    derived: bool = False
+    windows: Windows | None = None
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -106,7 +120,7 @@ class Table:
             columns["next_policy"] = take(self.columns["policy"], found.after)
         notes = (*self.warnings, *found.warnings)
         known = dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
-        return dataclasses.replace(known, by_place=self.time is None)
+        return dataclasses.replace(known, derived=True, by_place=self.time is None)
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""
@@ -209,9 +223,17 @@ class Prepared:
         # A word may have another meaning in another task.
         meant = {role.word: role for role in (*ROLES.values(), *roles)}
         names = {meant[word].name: tuple(columns) for word, columns in self.columns.items()}
-        notes = self.warnings, self.left_out, self.dropped
-        placed = len(self.whole) > len(self.columns) and ROLES["time"].word not in self.columns
-        return Table(found, names, fingerprint(self.table, self.whole, needs), *notes, by_place=placed)
+        derived = "next_state" in self.whole and "next_state" not in self.columns
+        return Table(
+            found,
+            names,
+            fingerprint(self.table, self.whole, needs),
+            self.warnings,
+            self.left_out,
+            dropped=self.dropped,
+            derived=derived,
+            by_place=len(self.whole) > len(self.columns) and ROLES["time"].word not in self.columns,
+        )
 
 
 def prepare(table: pa.Table, columns: Columns, *, derives: Collection[str], drop: bool) -> Prepared:

@@ -46,7 +46,7 @@ def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:
     """
     if not isinstance(source, (list, tuple)) or not source:
         return None
-    if all(isinstance(each, np.ndarray) and each.ndim == 2 for each in source):
+    if all(isinstance(each, np.ndarray) and each.ndim in (1, 2) and len(each) for each in source):
         parts = [{"states": each} for each in source]
     elif all(all(hasattr(each, name) for name in LOGGED) for each in source):
         return Table.whole(log(SimpleNamespace(episodes=source)))

@@ -300,8 +300,8 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        table = self._weighed(filled(self._arranged(table)))
         with self._transaction() as draft:
+            table = draft._weighed(filled(draft._arranged(table)))
             draft.dropped_ = table.dropped
             draft._fit_first(table)
             draft._add_warnings(table.warnings)

@@ -13,7 +13,7 @@ from dualembed.data.frames import as_column, is_1d
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
 from dualembed.estimators.learning import RowSample
-from dualembed.estimators.transitions import TransitionEstimator
+from dualembed.estimators.transitions import LAGS, TransitionEstimator
 from dualembed.problems import HittingTime, arrivals
 from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
@@ -34,6 +34,17 @@ class HittingTimeRegressor(TransitionEstimator):
     target : callable or array-like
         A condition, any function from states as they are given to `fit` to yes or no (n,), or the target states
         themselves, points or labels.
+    lagtime : int, default=1
+        Rows of a trajectory that a transition leads over, where `fit` is given trajectories. Windows of so many rows
+        overlap, and end where the target is entered, so that a Markov process has the same times at any lag; where what
+        is seen of a process is not Markov, times settle as the lag grows.
+    dt : float, default=1.0
+        How long one row takes, in the unit that times are to have.
+    reversible : bool, default=False
+        Whether the process is known to be reversible and `fit` is given a sample of its stationary law: long
+        trajectories, or pairs whose first states are drawn from that law. Each transition then counts backwards, too,
+        in one group with itself. It is wrong for trajectories that start where someone chose, or that end as they reach
+        the target: these are refused, and means that differ between states and next states are warned of.
     solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
         How the saddle is solved.
     primal : {"auto", "linear"} or FunctionSpace, default="auto"
@@ -99,6 +110,7 @@ class HittingTimeRegressor(TransitionEstimator):
                 "the step that enters.",
                 condition=True,
             ),
+            *LAGS,
         ),
         examples=(
             'path.csv --state x,y --next-state next_x,next_y --target "x >= 1 and y < 0.5" --out time.dualembed',
@@ -123,6 +135,9 @@ class HittingTimeRegressor(TransitionEstimator):
         self,
         target: Any,
         *,
+        lagtime: int = 1,
+        dt: float = 1.0,
+        reversible: bool = False,
         solver: SolverLike = "auto",
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
@@ -130,6 +145,9 @@ class HittingTimeRegressor(TransitionEstimator):
         random_state: Any = 0,
     ) -> None:
         self.target = target
+        self.lagtime = lagtime
+        self.dt = dt
+        self.reversible = reversible
         self.solver = solver
         self.primal = primal
         self.dual = dual
@@ -337,7 +355,7 @@ class HittingTimeRegressor(TransitionEstimator):
     equation_error = TransitionEstimator.error  # as it was called first
 
     def _fit_first(self, table: Table) -> Any:
-        self.timed_ = table.durations is not None
+        self.timed_ = table.durations is not None if table.windows is None else table.windows.timed
         problem = super()._fit_first(table)
         self.shortest_, self.arrivals_, self.departures_ = np.inf, 0, 0
         self._count(table, problem.source.table)
@@ -392,7 +410,7 @@ class HittingTimeRegressor(TransitionEstimator):
         if self.arrivals_ is None or self.departures_ is None:
             return
         self.shortest_ = min(self.shortest_, float(np.min(columns.get("duration", 1.0))))
-        self.arrivals_ += int(columns["arrived"].sum())
+        self.arrivals_ += int(columns["arrived"].sum()) if table.windows is None else table.windows.entries
         self.departures_ += int(self._inside(table.states).sum())
         if self.arrivals_ < FEW_ARRIVALS:
             self._add_warnings(
@@ -407,6 +425,9 @@ class HittingTimeRegressor(TransitionEstimator):
         points, strays = self._coding().locate(states)
         found = self._at(points)
         return found, self._std(points, strays) if return_std else np.zeros(len(found))
+
+    def _stops(self, states: Any) -> np.ndarray:
+        return self._inside(states) > 0
 
     def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> HittingTime:
         columns["arrived"] = self._inside(table.next_states)
@@ -423,7 +444,7 @@ class HittingTimeRegressor(TransitionEstimator):
         """1 for each state in the target and 0 for others, (n,)."""
         columns = self.coding_.in_order(states, renamed=True)
         if callable(self.target):
-            known = self.coding_.renamed(states)
+            known = self.coding_.renamed(np.asarray(states) if isinstance(states, list) else states)
             inside = np.asarray(self.target(np.asarray(known)[:, None] if is_1d(known) else known))
             if inside.shape != (len(columns[0]),):
                 raise checks.InputError(

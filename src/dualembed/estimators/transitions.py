@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Setting
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import group_numbers
+from dualembed.data.lags import Lag
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import unseen_levels
@@ -23,6 +25,10 @@ from dualembed.linear.fit import nearest
 
 CHANCE, FEWEST_STEPS, LOOKED_AT = 3.5, 100, 20_000  # standard errors of a correlation; rows it is looked at in
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
+LAGS = (
+    Setting("lagtime", "Rows from a state to the next one of its trajectory.", default=1),
+    Setting("dt", "How long one row takes; then the unit of times.", default=1.0),
+)
 
 
 class TransitionEstimator(Estimator):
@@ -32,10 +38,37 @@ class TransitionEstimator(Estimator):
     # The numbers of the levels that rows start with, for each category; nothing is known of them in older models.
     levels_: tuple[tuple[int, ...], ...] | None = None
     left_out_: int = 0  # rows of which it was not known what follows
+    # Of estimators of a process, which have them as parameters: see `data.lags`.
+    lagtime: Any = 1
+    dt: Any = 1.0
+    reversible: Any = False
 
     @abstractmethod
     def _make_problem(self, columns: dict[str, np.ndarray], table: Table) -> Any:
         """The problem of the coded columns `state` and `next_state`, and of others of the data that it needs."""
+
+    def _arranged(self, table: Table) -> Table:
+        """The rows in the order of time, with what follows each; over windows of rows where there is a lag."""
+        lag = Lag(self.lagtime, self.dt, self.reversible)
+        lag.check(table)
+        table = super()._arranged(table)
+        if lag.plain:
+            return table
+        reader = self
+        if not self.__sklearn_is_fitted__():
+            reader = self._copy(fitted=False)
+            reader._code(table)
+        coding, following = reader.coding_, table.next_states
+        points = coding.encode(table.states), coding.encode(following, renamed=True)
+        check_alike(*points)
+        if self.reversible:
+            table = dataclasses.replace(table, columns={**table.columns, "next_states": coding.renamed(following)})
+        ends = {"begins": reader._stops(table.states), "stops": reader._stops(table.next_states)}
+        return lag.table(table, points, **ends)
+
+    def _stops(self, states: Any) -> np.ndarray | None:
+        """Whether a window of rows ends early in these states, (n,): in a target; None where there is none."""
+        return None
 
     def _fit_first(self, table: Table) -> Any:
         """Learn from the first rows; their problem."""
@@ -141,12 +174,10 @@ class TransitionEstimator(Estimator):
         table = self._weighed(table)
         columns = {"state": self.coding_.encode(table.states)}
         columns["next_state"] = self.coding_.encode(table.next_states, renamed=True)
-        rows, following = (len(column) for column in columns.values())
-        if rows != following:
-            raise checks.InputError(f"states have {rows} rows, but next_states {following}; give one a transition")
+        check_alike(*columns.values())
         if table.sample_weight is not None:
             columns["mass"] = np.asarray(table.sample_weight, dtype=np.float64)
-        return self._make_problem(columns, table), self._groups(table, rows)
+        return self._make_problem(columns, table), self._groups(table, len(columns["state"]))
 
     def _weighed(self, table: Table) -> Table:
         return weigh_transitions(table)
@@ -200,6 +231,14 @@ def _worth(problem: Any) -> float | None:
     """How many rows of equal weight the problem's are worth; None where all count alike."""
     mass = problem.source.table.get("mass")
     return None if mass is None else float(mass.sum())
+
+
+def check_alike(states: np.ndarray, next_states: np.ndarray) -> None:
+    """Raise unless there are as many next states as states."""
+    if len(states) != len(next_states):
+        raise checks.InputError(
+            f"states have {len(states)} rows, but next_states {len(next_states)}; give one a transition"
+        )
 
 
 def first_points(problem: Any) -> np.ndarray:

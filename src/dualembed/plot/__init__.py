@@ -10,6 +10,7 @@ from dualembed.plot.drawn import data_of
 from dualembed.plot.effects import effect, effects
 from dualembed.plot.figures import function
 from dualembed.plot.first_stage import first_stage
+from dualembed.plot.lags import lags
 from dualembed.plot.returns import returns
 from dualembed.plot.trust import density_ratio, errors, singular_values, weights, witness
 
@@ -22,6 +23,7 @@ __all__ = [
     "errors",
     "first_stage",
     "function",
+    "lags",
     "returns",
     "singular_values",
     "weights",

@@ -28,6 +28,7 @@ from dualembed.tuning import SEARCH
 FOLDS = 5  # of the regression that finds what is known of f at once
 RIDGES = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9)  # of the same
 FEWEST_LEFT_OUT = 0.02  # of the rows of a screening, that each of its left-out groups must have
+UNDETERMINED = 1e-12  # sum of a row's weights, below which constants fulfil its equation
 POINTS = 300  # at which slopes are looked at
 STEP = 0.1  # of slopes, in standard deviations
 MOST_ACTIONS = 12  # that have features of their own
@@ -190,6 +191,8 @@ def screen(
     counts = np.bincount(numbers, minlength=int(into.max()) + 1)
     if counts.min() < FEWEST_LEFT_OUT * counts.sum():
         return KERNELS  # too uneven to judge anything by what is left out
+    if np.all(np.abs(some.weights.sum(axis=1)) < UNDETERMINED):
+        return KERNELS  # no row of the sample has an end, so that any constant may be added to f
     offset = known_part(some, numbers, count=len(counts), rng=rng)
     probes = probes_among(sample_places(some.points[:, 0], np.ones(len(chosen)), rng)[0])
     weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive)
