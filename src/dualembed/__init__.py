@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dualembed.estimates import Estimate
     from dualembed.estimators import (
         ActionValueEvaluator,
+        CommittorRegressor,
         HittingTimeRegressor,
         InvariantClassifier,
         InvariantRegressor,
@@ -83,6 +84,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ActionValueEvaluator",
+    "CommittorRegressor",
     "HittingTimeRegressor",
     "IVRegressor",
     "InvariantClassifier",
@@ -129,8 +131,8 @@ _HOMES = {
     "checks": "InputError",
     "comparison": "compare compare_models",
     "estimates": "Estimate",
-    "estimators": "ActionValueEvaluator HittingTimeRegressor IVRegressor InvariantClassifier InvariantRegressor "
-    "LinearControl PolicyEvaluator",
+    "estimators": "ActionValueEvaluator CommittorRegressor HittingTimeRegressor IVRegressor InvariantClassifier "
+    "InvariantRegressor LinearControl PolicyEvaluator",
     "problems": "Terms",
     "saddle": "Saddle",
     "saving": "load save",

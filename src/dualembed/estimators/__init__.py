@@ -1,6 +1,7 @@
 """Faces of the problems for people with data, by scikit-learn's conventions."""
 
 from dualembed.estimators.action_value_evaluator import ActionValueEvaluator
+from dualembed.estimators.committor_regressor import CommittorRegressor
 from dualembed.estimators.hitting_time_regressor import HittingTimeRegressor
 from dualembed.estimators.invariant import InvariantClassifier, InvariantRegressor
 from dualembed.estimators.iv_regressor import IVRegressor
@@ -9,6 +10,7 @@ from dualembed.estimators.policy_evaluator import PolicyEvaluator
 
 __all__ = [
     "ActionValueEvaluator",
+    "CommittorRegressor",
     "HittingTimeRegressor",
     "IVRegressor",
     "InvariantClassifier",

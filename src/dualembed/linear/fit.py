@@ -138,20 +138,26 @@ class LinearFit(eqx.Module):
         features, weights = self._whole()
         return evaluate_functions(features, weights, points)
 
+    def ways(self, points: Floats) -> Floats:
+        """f at points (n, d) on all rows, without each group, and debiased, (n, K + 2)."""
+        features, weights = self._whole(debiased=True)
+        return evaluate_functions(features, weights, points)
+
     def without(self, fold_weights: Floats, points: Floats) -> tuple[Floats, Floats]:
         """f at points (n, d), with the weights (m,) it has without a fold and with those of all rows, (n,) each."""
         features, weights = self._whole()
         without, whole = evaluate_functions(features, np.stack([fold_weights, weights[0]]), points).T
         return without, whole
 
-    def _whole(self) -> tuple[Stack, Floats]:
-        """All features side by side, and the weights (1 + K, m) of f in them."""
+    def _whole(self, *, debiased: bool = False) -> tuple[Stack, Floats]:
+        """All features side by side, and the weights (1 + K, m) of f in them, with the debiased ones (K + 2, m)."""
+        last = None if debiased else -1
         paths, shares = list(self.candidates.paths), list(self.candidates.weights)
         if self.candidates.offset is not None:
             paths.append(self.candidates.offset)
             shares.append(np.ones(1))
         weights = [
-            np.tensordot(each[each > 0], path.weights[each > 0, :-1], axes=1)
+            np.tensordot(each[each > 0], path.weights[each > 0, :last], axes=1)
             for each, path in zip(shares, paths, strict=True)
         ]
         return Stack(tuple(path.features for path in paths)), np.concatenate(weights, axis=1)

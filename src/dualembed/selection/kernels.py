@@ -186,7 +186,8 @@ def screen(
     chosen = rows.order()[rng.permutation(len(rows.target))[: SEARCH.screen_rows]]
     some, into = rows.some(chosen), groups.into % SEARCH.screen_left_out
     numbers = into[groups.numbers[chosen]]
-    sample = {name: column[chosen] for name, column in finite_data(problem).table.items()}
+    # What targets were made of without other groups than these is of no use here.
+    sample = {name: column[chosen] for name, column in finite_data(problem).table.items() if name != "ways"}
     counts = np.bincount(numbers, minlength=int(into.max()) + 1)
     if counts.min() < FEWEST_LEFT_OUT * counts.sum():
         return KERNELS  # too uneven to judge anything by what is left out
