@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         IVRegressor,
         LinearControl,
         PolicyEvaluator,
+        StationaryAverage,
     )
     from dualembed.problems import Terms
     from dualembed.saddle import Saddle
@@ -91,6 +92,7 @@ __all__ = [
     "InvariantRegressor",
     "LinearControl",
     "PolicyEvaluator",
+    "StationaryAverage",
     "save",
     "load",
     "Estimate",
@@ -132,7 +134,7 @@ _HOMES = {
     "comparison": "compare compare_models",
     "estimates": "Estimate",
     "estimators": "ActionValueEvaluator CommittorRegressor HittingTimeRegressor IVRegressor InvariantClassifier "
-    "InvariantRegressor LinearControl PolicyEvaluator",
+    "InvariantRegressor LinearControl PolicyEvaluator StationaryAverage",
     "problems": "Terms",
     "saddle": "Saddle",
     "saving": "load save",

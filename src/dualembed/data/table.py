@@ -34,7 +34,8 @@ class Table:
 
     `names` are those of the columns, by role, where they come from a table with names; `digest` is a short text that
     two tables share only if they have the same values. A fit keeps both in its schema, and `warnings`, what to worry
-    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows.
+    about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
+    and `given` (n,) are the numbers of the others as they were given, where they were put in another order.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -46,6 +47,7 @@ class Table:
     digest: str | None = None
     warnings: tuple[str, ...] = ()
     left_out: int = 0
+    given: np.ndarray | None = None
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -106,7 +108,7 @@ class Table:
     def taken(self, rows: np.ndarray) -> Table:
         """Some of the rows by their numbers, in that order."""
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
-        return dataclasses.replace(self, columns=columns)
+        return dataclasses.replace(self, columns=columns, given=rows if self.given is None else self.given[rows])
 
 
 def unused_end_marks(columns: Mapping[str, Collection[Any]], way: str) -> list[str]:

@@ -7,6 +7,7 @@ from dualembed.estimators.invariant import InvariantClassifier, InvariantRegress
 from dualembed.estimators.iv_regressor import IVRegressor
 from dualembed.estimators.linear_control import LinearControl
 from dualembed.estimators.policy_evaluator import PolicyEvaluator
+from dualembed.estimators.stationary_average import StationaryAverage
 
 __all__ = [
     "ActionValueEvaluator",
@@ -17,4 +18,5 @@ __all__ = [
     "InvariantRegressor",
     "LinearControl",
     "PolicyEvaluator",
+    "StationaryAverage",
 ]

@@ -41,14 +41,14 @@ class Moves:
     given: Integers | None = None
 
     def joined(self, more: Moves) -> Moves:
-        """Both; equal labels stay together."""
-        names = [field.name for field in dataclasses.fields(Moves)]
-        pairs = {name: (getattr(self, name), getattr(more, name)) for name in names}
-        if pairs["given"] is not None and self.given is not None and more.given is not None:
-            pairs["given"] = self.given, more.given + 1 + self.given.max(initial=-1)
-        return Moves(**{
-            name: None if any(each is None for each in pair) else np.concatenate(pair) for name, pair in pairs.items()
-        })
+        """Both, whose groups are no others' each."""
+        pairs = {name: (getattr(self, name), getattr(more, name)) for name in ("state", "next_state", "here", "there")}
+        joined: dict[str, Any] = {name: np.concatenate(pair) for name, pair in pairs.items()}
+        if self.labels is not None and more.labels is not None:
+            joined["labels"] = np.concatenate([self.labels, more.labels + 1 + self.labels.max()])
+        if self.durations is not None or more.durations is not None:
+            joined["durations"] = np.concatenate([self.times, more.times])
+        return Moves(**joined)
 
     def __len__(self) -> int:
         return len(self.state)

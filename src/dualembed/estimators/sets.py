@@ -1,4 +1,4 @@
-"""Which states are in a set that is given as a condition, as points or as labels."""
+"""Which states are in a set that is given as a condition, as points or as labels; and coded states as tables again."""
 
 from __future__ import annotations
 
@@ -33,3 +33,18 @@ def members(coding: Coding, states: Any, given: Any, word: str) -> np.ndarray:
     if len(columns) > 1:
         raise checks.InputError(f"with categories among several columns the {word} must be a function of states")
     return np.isin(columns[0], np.atleast_1d(np.asarray(given, dtype=object)))
+
+
+def decoded(coding: Coding, points: np.ndarray) -> Any:
+    """The states at coded points (n, d) as functions of states take them: a frame where columns have names."""
+    table = coding.decode(points)
+    if not coding.named:
+        return table if not isinstance(table, dict) else np.stack([np.asarray(each) for each in table.values()], axis=1)
+    columns = table if isinstance(table, dict) else dict(zip(coding.names, table.T, strict=True))
+    try:
+        import pandas
+    except ImportError:
+        import pyarrow
+
+        return pyarrow.table(columns)
+    return pandas.DataFrame(columns)
