@@ -21,6 +21,7 @@ from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
 
 FEW_ARRIVALS = 10  # transitions into A or into B, below which probabilities are little more than a guess
+MOST_ARRIVALS = 1000  # that are looked at together
 IN_A, IN_B = 1, 2  # numbers of the sets
 
 
@@ -219,6 +220,12 @@ class CommittorRegressor(TransitionEstimator):
             The answer.
         """
         answer, coefficients = super().ask(question), question.flat()[1]
+        if self.paths_ is not None and self.moves_ is not None:
+            unseen = [
+                factor * np.mean(np.abs(part.shares).sum(axis=1)) * self._unseen_arrivals(self.paths_.representer(part))
+                for factor, part in question.parts
+            ]
+            answer = dataclasses.replace(answer, stderr=float(np.linalg.norm([answer.stderr, *np.ravel(unseen)])))
         least = float(np.minimum(coefficients, 0.0).sum()) + question.constant
         most = float(np.maximum(coefficients, 0.0).sum()) + question.constant
         return dataclasses.replace(answer, value=min(max(answer.value, least), most), least=least, most=most)
@@ -352,6 +359,30 @@ class CommittorRegressor(TransitionEstimator):
                 f"row {int(np.argmax(both))}; give sets that have no state in common"
             )
         return found[0] * IN_A + found[1] * IN_B
+
+    def _unseen_arrivals(self, representer: list[np.ndarray]) -> np.ndarray:
+        """What arrivals that the rows happen not to show may add to a probability, by the weights of those they do.
+
+        Where all paths seem to end in one set, rows do not vary and have no error. A probability that N arrivals show
+        as 0 or 1 has that of two more to either side (Agresti and Coull 1998), N being what unequal weights leave.
+        """
+        fit, moves = self.paths_, self.moves_
+        if fit is None or moves is None:
+            raise RuntimeError("a default fit has paths")
+        arrived = moves.state[(moves.here == 0) & (moves.there > 0)]
+        some = arrived[:: -(-len(arrived) // MOST_ARRIVALS)]
+        weights = fit.density(representer, some)
+        worth = np.sum(weights, axis=0) ** 2 / np.maximum(np.sum(weights**2, axis=0), np.finfo(float).tiny)
+        count = worth * len(arrived) / len(some)
+        return np.asarray(np.sqrt(2 * (count + 2) / (count + 4) ** 3))
+
+    def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
+        found = super()._predicted(points, return_std=return_std, strays=strays)
+        if not return_std or self.paths_ is None or self.moves_ is None:
+            return found
+        blocks = np.array_split(points, 1 + len(points) // MOST_ARRIVALS)
+        unseen = [self._unseen_arrivals(self.paths_.representers(block)) for block in blocks]
+        return found[0], np.hypot(found[1], np.concatenate(unseen))
 
     def _bounded(self, states: Any, ends: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Ends between 0 and 1, which are q itself in A and B."""

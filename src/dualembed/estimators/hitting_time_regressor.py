@@ -13,6 +13,7 @@ from dualembed.data.frames import as_column
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
 from dualembed.estimators.learning import RowSample
+from dualembed.estimators.passage_times import PassageTimes
 from dualembed.estimators.sets import members
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.problems import HittingTime
@@ -23,7 +24,7 @@ from dualembed.spaces.base import SpaceLike
 FEW_ARRIVALS = 10  # transitions into the target, below which times are little more than a guess
 
 
-class HittingTimeRegressor(TransitionEstimator):
+class HittingTimeRegressor(PassageTimes):
     """The hitting time h(s): the mean number of steps from s until a target is reached, from transitions (s, s').
 
     Inside the target h is 0; from elsewhere a step that ends in the target counts, so h is at least 1. `return_time` is

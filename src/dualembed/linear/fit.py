@@ -260,10 +260,20 @@ class LinearFit(eqx.Module):
 
     def representer(self, part: Functional) -> list[Floats]:
         """ω (m,) for each path: Σ ωᵀφ at a row's first point is the weight of its residual in the functional of f."""
+        return self._representers([part.rows(path.features).mean(axis=0) for path in self.candidates.paths])
+
+    def representers(self, points: Floats) -> list[Floats]:
+        """The same of f at each of some points (n, d), (m, n) for each path."""
+        identity = [np.eye(path.features.size) for path in self.candidates.paths]
+        pairs = zip(self.candidates.paths, identity, strict=True)
+        return self._representers([evaluate_functions(path.features, each, points).T for path, each in pairs])
+
+    def _representers(self, vectors: Sequence[Floats]) -> list[Floats]:
+        """Those of functionals whose values (m, ...) at the features of each path are given."""
         representers = []
-        for path, sums, shares in zip(self.candidates.paths, self.sums, self.candidates.weights, strict=True):
-            vector = part.rows(path.features).mean(axis=0)
-            omega = np.zeros(len(vector))
+        parts = zip(self.candidates.paths, self.sums, self.candidates.weights, vectors, strict=True)
+        for path, sums, shares, vector in parts:
+            omega = np.zeros(vector.shape)
             means = sums.means()
             for ridge, share in zip(path.ridges, shares, strict=True):
                 if share > 0:
@@ -272,9 +282,11 @@ class LinearFit(eqx.Module):
         return representers
 
     def density(self, representer: Sequence[Floats], points: Floats) -> Floats:
-        """The weights (n,) that rows with these first points (n, d) have."""
+        """The weights (n, ...) that rows with these first points (n, d) have."""
         parts = zip(self.candidates.paths, representer, strict=True)
-        return np.sum([evaluate_functions(path.features, omega[None], points)[:, 0] for path, omega in parts], axis=0)
+        found = [evaluate_functions(path.features, np.atleast_2d(omega.T), points) for path, omega in parts]
+        weights = np.asarray(np.sum(found, axis=0))
+        return weights[:, 0] if representer[0].ndim == 1 else weights
 
     def overlap(self, part: Functional) -> Overlap:
         """What the functional's answer rests on."""
