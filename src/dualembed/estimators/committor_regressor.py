@@ -225,7 +225,7 @@ class CommittorRegressor(TransitionEstimator):
                 factor * np.mean(np.abs(part.shares).sum(axis=1)) * self._unseen_arrivals(self.paths_.representer(part))
                 for factor, part in question.parts
             ]
-            answer = dataclasses.replace(answer, stderr=float(np.linalg.norm([answer.stderr, *np.ravel(unseen)])))
+            answer = dataclasses.replace(answer, stderr=max(answer.stderr, float(np.linalg.norm(unseen))))
         least = float(np.minimum(coefficients, 0.0).sum()) + question.constant
         most = float(np.maximum(coefficients, 0.0).sum()) + question.constant
         return dataclasses.replace(answer, value=min(max(answer.value, least), most), least=least, most=most)
@@ -361,7 +361,7 @@ class CommittorRegressor(TransitionEstimator):
         return found[0] * IN_A + found[1] * IN_B
 
     def _unseen_arrivals(self, representer: list[np.ndarray]) -> np.ndarray:
-        """What arrivals that the rows happen not to show may add to a probability, by the weights of those they do.
+        """The least that a probability's error is, by the weights of arrivals: as many more may end in the other set.
 
         Where all paths seem to end in one set, rows do not vary and have no error. A probability that N arrivals show
         as 0 or 1 has that of two more to either side (Agresti and Coull 1998), N being what unequal weights leave.
@@ -382,7 +382,7 @@ class CommittorRegressor(TransitionEstimator):
             return found
         blocks = np.array_split(points, 1 + len(points) // MOST_ARRIVALS)
         unseen = [self._unseen_arrivals(self.paths_.representers(block)) for block in blocks]
-        return found[0], np.hypot(found[1], np.concatenate(unseen))
+        return found[0], np.maximum(found[1], np.concatenate(unseen))
 
     def _bounded(self, states: Any, ends: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Ends between 0 and 1, which are q itself in A and B."""
@@ -428,11 +428,18 @@ class CommittorRegressor(TransitionEstimator):
                     f"{word} holds in none of the states and next states of {len(moves):,} rows, so that nothing is "
                     "known of the way there; give a set that some of them are in"
                 )
-        if not np.any(moves.here == 0):
+        outside = moves.here == 0
+        if not outside.any():
             raise checks.InputError(
                 f"all {len(moves):,} rows start in a or in b, so that there is nothing between them to learn from; "
                 "give smaller sets, or rows that start outside both"
             )
+        for number, word, constant in ((IN_A, "a", 1), (IN_B, "b", 0)):
+            if not np.any(moves.there[outside] == number):
+                raise checks.InputError(
+                    f"none of the {int(outside.sum()):,} transitions that start outside both sets enters {word}, so "
+                    f"that q could not be told from {constant} everywhere; gather some that do, or widen it"
+                )
 
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
