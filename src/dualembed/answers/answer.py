@@ -74,10 +74,10 @@ class Answer(Estimate):
         Whether it cannot be below zero, such as a time: its interval is then one of ratios.
     least : float or None
         What no end of the interval is below.
-    most : float or None
-        What no end of the interval is above.
     because : tuple of str
         The rules that the verdict is by, in a few words each.
+    most : float or None
+        What no end of the interval is above.
     """
 
     freedom: float | None = None

@@ -146,9 +146,7 @@ class Question:
     @property
     def constant(self) -> float:
         """What the sum has besides f."""
-        return sum(
-            factor * float(np.mean(part.constants)) for factor, part in self.parts if part.constants is not None
-        )
+        return sum(factor * float(np.mean(part.constants)) for factor, part in self.parts if part.constants is not None)
 
     def among(self, rows: Booleans, words: str) -> Question:
         """The same question about some of its rows, in other words.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
@@ -150,7 +149,7 @@ def middle(points: Floats) -> Floats:
 
 
 def ratio(above: Estimates, below: Estimates, average: Average) -> Estimates:
-    """The ratio of two answers from the same groups of rows, with its error to first order; none where it divides by 0."""
+    """The ratio of two answers from the same groups of rows, to first order; infinite where it divides by 0."""
     if not float(below.value):
         none = np.full(len(above.influence), np.nan)
         return dataclasses.replace(above, value=np.asarray(np.inf), sampling=np.asarray(np.inf), influence=none)
@@ -177,6 +176,6 @@ def require_default(model: Any, moves: Moves | None, what: str) -> Moves:
     check_is_fitted(model, "function_")
     if model.paths_ is None or moves is None:
         raise checks.InputError(
-            f"{what} is there for default fits alone, with solver, primal and dual 'auto', of this version; fit it again"
+            f"{what} is there for default fits of this version alone, with solver, primal and dual 'auto'; fit it again"
         )
     return moves

@@ -176,8 +176,8 @@ class StationaryAverage(TransitionEstimator):
         Parameters
         ----------
         observable : callable or array-like of shape (n,), optional
-            A function from states as they are given to `fit` to numbers (n,), or a number for each row of the fit, which
-            may depend on the next state, too; by default what the fit was asked for.
+            A function from states as they are given to `fit` to numbers (n,), or a number for each row of the fit,
+            which may depend on the next state, too; by default what the fit was asked for.
 
         Returns
         -------
@@ -312,7 +312,7 @@ class StationaryAverage(TransitionEstimator):
 
     def _findings(self, headline: Answer) -> Findings:
         found, plain = super()._findings(headline), float(np.mean(self.observed_))
-        worth = "" if headline.effective is None else f", and with the weights are worth {headline.effective:.0%} of them"
+        worth = "" if headline.effective is None else f", and weighed are worth {headline.effective:.0%} of them"
         remark = (
             f"The plain mean over the rows is {format_number(plain)}; they need not start where the process is in the "
             f"long run{worth}."

@@ -16,7 +16,7 @@ from dualembed.sources import Sample, Source
 
 
 class AverageReward(Problem):
-    """The differential value: min over V of E[loss_r(E[V(s) - V(s') + V(s_0) | s])], by which V(s_0) is the mean reward.
+    """The differential value: min over V of E[loss_r(E[V(s) - V(s') + V(s_0) | s])]; V(s_0) is the mean reward.
 
     Columns are state and next_state (B,) or (B, d) and reward (B,), which may depend on both; optional ways (B, K + 2),
     where rewards are made of a fit (`Terms.ways`). Rows need not start as often in a state as the process is there in
