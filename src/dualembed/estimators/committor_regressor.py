@@ -220,7 +220,9 @@ class CommittorRegressor(TransitionEstimator):
             The answer.
         """
         answer, coefficients = super().ask(question), question.flat()[1]
-        if self.paths_ is not None and self.moves_ is not None:
+        if not coefficients.any():  # of states in A and B, where nothing was learnt
+            answer = dataclasses.replace(answer, stderr=0.0)
+        elif self.paths_ is not None and self.moves_ is not None:
             unseen = [
                 factor * np.mean(np.abs(part.shares).sum(axis=1)) * self._unseen_arrivals(self.paths_.representer(part))
                 for factor, part in question.parts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,7 +41,7 @@ class AverageReward(Problem):
 
     source: Source
     reference: Floats | jax.Array
-    loss: Loss = eqx.field(default_factory=Square)
+    loss: Loss
 
     def __init__(self, source: Source, reference: ArrayLike, loss: Loss | None = None) -> None:
         self.source = source
