@@ -122,7 +122,9 @@ class LinearFit(eqx.Module):
             for own, each in zip(self.sums, features, strict=True)
         ]
         # Of earlier rows only the sums of left-out groups are there, which stand for all groups from now on.
-        weighing = Weighing(groups.shares, groups.into, offset, probes_among(places), asked, problem.positive)
+        weighing = Weighing(
+            groups.shares, groups.into, offset, probes_among(places), asked, problem.positive, problem.unbounded
+        )
         paths = [weighing.path(each, own) for each, own in zip(features, sums, strict=True)]
         known = weighing, paths, weighing.weigh(paths)
         return LinearFit.of(*known, sums=sums, groups=groups, places=places, visits=visits, scale=self.scale)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +44,7 @@ class AverageReward(Problem):
     source: Source
     reference: Floats | jax.Array
     loss: Loss
+    unbounded: ClassVar[bool] = True
 
     def __init__(self, source: Source, reference: ArrayLike, loss: Loss | None = None) -> None:
         self.source = source

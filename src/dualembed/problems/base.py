@@ -115,6 +115,9 @@ class Problem(eqx.Module):
     source: eqx.AbstractVar[Source]
     loss: eqx.AbstractVar[Loss]
     positive: ClassVar[bool] = False  # whether f is known to be above zero, so that errors of it are ratios
+    unbounded: ClassVar[bool] = (
+        False  # whether f grows with how slowly the process mixes, which large ridges would hide
+    )
 
     @abstractmethod
     def terms(self, sample: Sample) -> Terms:

@@ -193,7 +193,7 @@ def screen(
         return KERNELS  # too uneven to judge anything by what is left out
     offset = known_part(some, numbers, count=len(counts), rng=rng)
     probes = probes_among(sample_places(some.points[:, 0], np.ones(len(chosen)), rng)[0])
-    weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive)
+    weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive, problem.unbounded)
 
     def paths_of(shapes: Sequence[Shape]) -> list[RidgePath]:
         features = feature_maps(some, shapes, SEARCH.screen_landmarks, rng)
