@@ -176,9 +176,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in about a minute.")] = False,
     case: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers, fqe-worlds, worlds)."
-        ),
+        typer.Option(metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers, worlds ...)."),
     ] = None,
     kind: Annotated[
         str | None,
