@@ -29,9 +29,9 @@ class Search:
     ridges : tuple of float
         Ridges of a path, as shares of a feature's mean square. A path ends by itself where smaller ones are hopeless.
     largest_unbounded : float
-        The largest ridge where f grows without bounds as the process gets slow. Of the long-run law of 100 states in two
-        wells (MFPT 56,468, 50,000 rows, seeds 0 to 3) larger ones gave 0.50 ± 0.003 to 0.02, whatever the counts of
-        transitions said; without them it is 0.24 ± 0.11 to 0.66 ± 0.13, as counts have it.
+        The largest ridge where f grows without bounds as the process gets slow. Of the long-run law of 100 states in
+        two wells (56,468 steps apart, 50,000 rows, seeds 0 to 3) larger ones made the share of one well 0.50 ± 0.003 to
+        0.02, whatever the counts of transitions said; without them it is 0.24 ± 0.11 to 0.66 ± 0.13, as counts have it.
     bias : float
         How often the square of a ridge's estimated bias counts in squared errors: the estimate is rough, and biases
         that are too small by half would be believed. Other factors were not tried.

@@ -126,8 +126,8 @@ class LinearFit(eqx.Module):
             groups.shares, groups.into, offset, probes_among(places), asked, problem.positive, problem.unbounded
         )
         paths = [weighing.path(each, own) for each, own in zip(features, sums, strict=True)]
-        known = weighing, paths, weighing.weigh(paths)
-        return LinearFit.of(*known, sums=sums, groups=groups, places=places, visits=visits, scale=self.scale)
+        weighed = weighing, paths, weighing.weigh(paths)
+        return LinearFit.of(*weighed, sums=sums, groups=groups, places=places, visits=visits, scale=self.scale)
 
     @property
     def function(self) -> LinearFunction:

@@ -115,9 +115,7 @@ class Problem(eqx.Module):
     source: eqx.AbstractVar[Source]
     loss: eqx.AbstractVar[Loss]
     positive: ClassVar[bool] = False  # whether f is known to be above zero, so that errors of it are ratios
-    unbounded: ClassVar[bool] = (
-        False  # whether f grows with how slowly the process mixes, which large ridges would hide
-    )
+    unbounded: ClassVar[bool] = False  # whether f grows without bounds as a process gets slow, which large ridges hide
 
     @abstractmethod
     def terms(self, sample: Sample) -> Terms:

@@ -57,6 +57,7 @@ class HittingTime(Problem):
     loss: Loss
     check_reached: bool = eqx.field(static=True)
     positive: ClassVar[bool] = True
+    unbounded: ClassVar[bool] = True
 
     def __init__(
         self, source: Source, loss: Loss | None = None, check_reached: bool = True, *, whole: bool | None = None
