@@ -200,6 +200,14 @@ def test_the_chain_of_a_double_well_is_met() -> None:
     half = which.ask(which.at([50]))
     assert half.value == pytest.approx(0.5, abs=0.2)
     assert half.interval()[0] < 0.5 < half.interval()[1]
+    # What a large ridge would take for 71 steps, with a small error.
+    outside = np.setdiff1d(np.arange(100), [20, 80])
+    within = np.eye(98) - known.transition_matrix[np.ix_(outside, outside)]
+    exact = np.linalg.solve(within, np.ones(98))[outside == 50][0]
+    either = de.HittingTimeRegressor([20, 80]).fit(state, following)
+    found = either.ask(either.at([50]))
+    assert found.value == pytest.approx(exact, rel=0.5)
+    assert found.interval()[0] < exact < found.interval()[1]
 
 
 def test_a_process_goes_on_with_more_rows_and_after_a_file(tmp_path: Path) -> None:
