@@ -66,12 +66,14 @@ if TYPE_CHECKING:
     from dualembed.estimates import Estimate
     from dualembed.estimators import (
         ActionValueEvaluator,
+        CommittorRegressor,
         HittingTimeRegressor,
         InvariantClassifier,
         InvariantRegressor,
         IVRegressor,
         LinearControl,
         PolicyEvaluator,
+        StationaryAverage,
     )
     from dualembed.problems import Terms
     from dualembed.saddle import Saddle
@@ -83,12 +85,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ActionValueEvaluator",
+    "CommittorRegressor",
     "HittingTimeRegressor",
     "IVRegressor",
     "InvariantClassifier",
     "InvariantRegressor",
     "LinearControl",
     "PolicyEvaluator",
+    "StationaryAverage",
     "save",
     "load",
     "Estimate",
@@ -129,8 +133,8 @@ _HOMES = {
     "checks": "InputError",
     "comparison": "compare compare_models",
     "estimates": "Estimate",
-    "estimators": "ActionValueEvaluator HittingTimeRegressor IVRegressor InvariantClassifier InvariantRegressor "
-    "LinearControl PolicyEvaluator",
+    "estimators": "ActionValueEvaluator CommittorRegressor HittingTimeRegressor IVRegressor InvariantClassifier "
+    "InvariantRegressor LinearControl PolicyEvaluator StationaryAverage",
     "problems": "Terms",
     "saddle": "Saddle",
     "saving": "load save",

@@ -54,6 +54,8 @@ def fitted(name: str, order: Any = slice(None), **more: Any) -> tuple[Any, dict[
             {**moves, **actions, "next_actions": 1 - data["action"]},
         ),
         "time": (de.HittingTimeRegressor(lambda s: s[:, 0] > 0.8, **SMALL), moves),
+        "committor": (de.CommittorRegressor(lambda s: s[:, 0] < 0.2, lambda s: s[:, 0] > 0.8, **SMALL), moves),
+        "average": (de.StationaryAverage(**SMALL), {**moves, "observable": data["x"]}),
         "control": (
             de.LinearControl(**SMALL),
             {**moves, "costs": np.full(ROWS, 0.1), "terminal": data["next"] > 0.8},
@@ -82,6 +84,8 @@ HEADLINES = {
     "actions": "the policy's value over the starts of episodes",
     "actions of another": "the policy's value over the next states of the data",
     "time": "the mean time to the target from the states of the data outside it",
+    "committor": "the probability of B before A from the states of the data outside both",
+    "average": "the long-run mean of the observable",
     "control": "the desirability z(s) at a typical row (state = 0.",
     "effect": "the effect on y when x0 moves from 0 to 1 (one unit)",
     "regression": "the change of the mean of y when x0 moves from 0 to 1 (one unit)",
@@ -95,7 +99,7 @@ def test_the_headline_is_what_was_asked_for_and_no_mean_of_f(name: str) -> None:
     found = summary(name)
     assert found.headline.question.startswith(HEADLINES[name])
     assert np.isfinite(found.headline.value)
-    assert found.headline.value != found.to_dict()["answer"]["mean"]["value"] or name == "time"
+    assert found.headline.value != found.to_dict()["answer"]["mean"]["value"] or name in ("time", "committor")
 
 
 @pytest.mark.parametrize("name", HEADLINES)

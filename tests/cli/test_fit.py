@@ -73,6 +73,8 @@ TASKS = [
     ("action-value", ["--discount", "0.5"]),
     ("iv", ["--x", "price", "--y", "sales", "--instrument", "tax", "--control", "state_b"]),
     ("hitting-time", ["--target", "state_a > 0.5"]),
+    ("committor", ["--from", "state_a < -1.2", "--to", "state_a > 1.2"]),
+    ("stationary", ["--observable", "reward"]),
     ("linear-control", []),
 ]
 

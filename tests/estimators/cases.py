@@ -38,6 +38,11 @@ def above(states: Any) -> np.ndarray:
     return np.asarray(states)[:, 0] > 0.5
 
 
+def below(states: Any) -> np.ndarray:
+    """A set that has nothing in common with the target."""
+    return np.asarray(states)[:, 0] < -0.5
+
+
 # (estimator, arguments of fit, arguments of predict): one of each, fitted in no time.
 CASES: dict[str, tuple[Any, dict[str, Any], tuple[Any, ...]]] = {
     "policy": (
@@ -57,6 +62,12 @@ CASES: dict[str, tuple[Any, dict[str, Any], tuple[Any, ...]]] = {
         {"states": STATE, "next_states": NEXT},
         (STATE[STATE <= 0.5][:5],),
     ),
+    "committor": (
+        de.CommittorRegressor(below, above, **small()),
+        {"states": STATE, "next_states": NEXT},
+        (STATE[np.abs(STATE) <= 0.5][:5],),
+    ),
+    "stationary": (de.StationaryAverage(**small()), {"states": STATE, "next_states": NEXT}, (STATE[:5],)),
     "control": (
         de.LinearControl(**small()),
         {

@@ -52,7 +52,8 @@ def test_every_fit_says_what_was_chosen_how_wrong_it_is_and_how_sure(name: str) 
     assert "penalty of f" in str(model.selection_)
     judged = model.diagnostics_.held_out
     assert judged.stderr > 0
-    assert judged.rows == ROWS
+    # Which of two sets comes first is learnt from rows that start in neither.
+    assert judged.rows == (np.sum(np.abs(STATE) <= 0.5) if name == "committor" else ROWS)
     assert "honest held-out error" in str(model.diagnostics_)
     values, errors = model.predict(*asked, return_std=True)
     assert values.shape == errors.shape == (5,)

@@ -14,7 +14,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.estimators.cases import above, even, small
+from tests.estimators.cases import above, below, even, small
 
 import dualembed as de
 
@@ -41,6 +41,8 @@ CASES: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
     "invariant": (de.InvariantRegressor("noise"), X, Y, {}),
     "classes": (de.InvariantClassifier("noise"), X, LABEL, {}),
     "hitting": (de.HittingTimeRegressor(above), STATE, NEXT, {"episodes": EPISODE}),
+    "committor": (de.CommittorRegressor(below, above), STATE, NEXT, {"episodes": EPISODE}),
+    "stationary": (de.StationaryAverage(), STATE, NEXT, {"episodes": EPISODE}),
     "control": (
         de.LinearControl(),
         STATE,

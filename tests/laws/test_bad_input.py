@@ -152,6 +152,10 @@ def _inside(states: Any) -> Any:
     return np.asarray(states)[:, 0] > 0.8
 
 
+def _far(states: Any) -> Any:
+    return np.asarray(states)[:, 0] < -0.4
+
+
 def _even(states: Any) -> Any:
     return np.full((len(states), 2), 0.5)
 
@@ -169,6 +173,13 @@ FITS: dict[str, tuple[Any, dict[str, Any], str, str]] = {  # with the names of a
         "rewards",
     ),
     "times": (de.HittingTimeRegressor(_inside, **LINES), STEPS, "states", "next_states"),
+    "committor": (de.CommittorRegressor(_far, _inside, **LINES), STEPS, "states", "next_states"),
+    "stationary": (
+        de.StationaryAverage(**LINES),
+        {**STEPS, "observable": HIDDEN},
+        "states",
+        "observable",
+    ),
     "control": (
         de.LinearControl(**LINES),
         {**STEPS, "costs": np.full(N, 0.1), "terminal": CAUSE[:, 0] > 1},

@@ -35,6 +35,11 @@ def inside(states: Any) -> np.ndarray:
     return np.asarray(states)[:, 0] > 0.8
 
 
+def outside(states: Any) -> np.ndarray:
+    """Another set."""
+    return np.asarray(states)[:, 0] < -0.8
+
+
 # (estimator, arguments of fit, points of f): one of each, with default settings.
 CASES: dict[str, tuple[Any, dict[str, Any], tuple[Any, ...]]] = {
     "PolicyEvaluator": (de.PolicyEvaluator(0.8), {**STEPS, "rewards": REWARD}, (STATE[:7],)),
@@ -44,6 +49,8 @@ CASES: dict[str, tuple[Any, dict[str, Any], tuple[Any, ...]]] = {
         (STATE[:7], ACTION[:7]),
     ),
     "HittingTimeRegressor": (de.HittingTimeRegressor(inside), STEPS, (STATE[:7],)),
+    "CommittorRegressor": (de.CommittorRegressor(outside, inside), STEPS, (STATE[:7],)),
+    "StationaryAverage": (de.StationaryAverage(), STEPS, (STATE[:7],)),
     "LinearControl": (
         de.LinearControl(),
         {**STEPS, "costs": np.full(ROWS, 0.1), "terminal": inside(FOLLOWING)},

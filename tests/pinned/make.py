@@ -32,6 +32,8 @@ TASKS = {
     "action-value": ["--discount", "0.5"],
     "iv": ["--x", "price", "--y", "sales", "--instrument", "tax", "--control", "state_b,kind"],
     "hitting-time": ["--target", "state_a > 0.5"],
+    "committor": ["--from", "state_a < -1.2", "--to", "state_a > 1.2"],
+    "stationary": ["--where", "state_a > 0.5"],
     "linear-control": [],
 }
 

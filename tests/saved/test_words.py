@@ -33,6 +33,7 @@ NEVER_HELD = frozenset(
         "dualembed.tuning:HyperPrior",
         "dualembed.tuning:Hypotheses",
         "dualembed.answers.summary:Summary",
+        "dualembed.estimators.moves:LongRun",
         "dualembed.answers.task:Setting",
         "dualembed.answers.task:Task",
         "dualembed.data.following:Following",

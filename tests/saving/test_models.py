@@ -82,6 +82,10 @@ def fitted_estimators() -> dict[str, Any]:
             STATES, ACTIONS, REWARDS, FOLLOWING
         ),
         "HittingTimeRegressor": lambda: estimators.HittingTimeRegressor(inside, **LINES).fit(STATES, FOLLOWING),
+        "CommittorRegressor": lambda: estimators.CommittorRegressor(
+            condition("x0 < -0.5", ["x0", "x1"]), inside, **LINES
+        ).fit(STATES, FOLLOWING),
+        "StationaryAverage": lambda: estimators.StationaryAverage(inside, **LINES).fit(STATES, FOLLOWING),
         "LinearControl": lambda: estimators.LinearControl(**LINES).fit(STATES, marks, FOLLOWING, marks),
         "InvariantRegressor": lambda: estimators.InvariantRegressor(noise, **LINES).fit(STATES, REWARDS),
         "InvariantClassifier": lambda: estimators.InvariantClassifier(noise, **LINES).fit(

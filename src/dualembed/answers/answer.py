@@ -76,6 +76,8 @@ class Answer(Estimate):
         What no end of the interval is below.
     because : tuple of str
         The rules that the verdict is by, in a few words each.
+    most : float or None
+        What no end of the interval is above.
     """
 
     freedom: float | None = None
@@ -87,6 +89,7 @@ class Answer(Estimate):
     positive: bool = False
     least: float | None = None
     because: tuple[str, ...] = ()
+    most: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval that covers the truth with probability `level`.
@@ -117,7 +120,9 @@ class Answer(Estimate):
             lower, upper = self.value / factor, self.value * factor
         else:
             lower, upper = self.value - half * self.stderr, self.value + half * self.stderr
-        return (lower, upper) if self.least is None else (max(lower, self.least), max(upper, self.least))
+        least = -math.inf if self.least is None else self.least
+        most = math.inf if self.most is None else self.most
+        return min(max(lower, least), most), min(max(upper, least), most)
 
     @property
     def title(self) -> str:

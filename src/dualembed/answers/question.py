@@ -47,6 +47,7 @@ class Question:
         groups: Integers | None = None,
         strays: Floats | None = None,
         mass: Floats | None = None,
+        constants: Floats | None = None,
     ) -> Question:
         """The mean of f over points, or of Σ_j shares_j f(points_j).
 
@@ -64,6 +65,8 @@ class Question:
             How far points are from all that the fit could learn of, by what they do not show.
         mass : array of shape (n,), optional
             How much each row counts in the mean; by default all alike.
+        constants : array of shape (n,), optional
+            What each row adds besides f.
 
         Returns
         -------
@@ -79,7 +82,7 @@ class Question:
         if mass is not None:
             mass = mass / mass.mean()
             shares = mass[:, None] * shares
-        return Question(words, ((1.0, Functional(points, shares, groups, strays=strays, mass=mass)),))
+        return Question(words, ((1.0, Functional(points, shares, groups, constants, strays, mass)),))
 
     def __add__(self, other: Question) -> Question:
         """Both together."""
@@ -139,6 +142,11 @@ class Question:
         points = [part.points.reshape(-1, part.points.shape[2]) for _, part in self.parts]
         coefficients = [(factor * part.shares / len(part.shares)).ravel() for factor, part in self.parts]
         return np.concatenate(points), np.concatenate(coefficients)
+
+    @property
+    def constant(self) -> float:
+        """What the sum has besides f."""
+        return sum(factor * float(np.mean(part.constants)) for factor, part in self.parts if part.constants is not None)
 
     def among(self, rows: Booleans, words: str) -> Question:
         """The same question about some of its rows, in other words.
@@ -248,7 +256,7 @@ def answer_from_spreads(
     errors, where these come from few clusters.
     """
     points, coefficients = question.flat()
-    value = float(coefficients @ values(function, points))
+    value = float(coefficients @ values(function, points)) + question.constant
     fitted = max(spread.average(points, coefficients).stderr for spread in spreads)
     sampled = sum(
         factor**2 * part.sampling_variance(lambda xs: values(function, xs)) for factor, part in question.parts

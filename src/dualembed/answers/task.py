@@ -23,19 +23,23 @@ if TYPE_CHECKING:
 class Setting:
     """A parameter of the constructor that is an option of the command line.
 
-    It is a number, whole where its default is, a `condition` on states, or one of several `words`.
+    It is a number, whole where its default is, a `condition` on states, or one of several `words`. Without a default it
+    must be given, unless it is `optional`. `called` is the word that the command line has for it, where that is another
+    than its name.
     """
 
     name: str
     help: str
-    default: float | str | None = None  # None where it must be given
+    default: float | str | None = None
     condition: bool = False
     words: tuple[str, ...] = ()
+    optional: bool = False
+    called: str = ""
 
     @property
     def option(self) -> str:
         """The option's name."""
-        return f"--{self.name.replace('_', '-')}"
+        return f"--{(self.called or self.name).replace('_', '-')}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -136,11 +136,12 @@ BENCHES: dict[str, tuple[str, str]] = {
         "the same in five environments, at several lengths of training",
     ),
     "answers": ("dualembed.experiments.bench_answers", "default answers, told nothing, where the truth is known"),
+    "worlds": ("dualembed.experiments.bench_processes", "committors, long-run averages and rates of known processes"),
 }
 """Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
 
 # Of these the function takes `case` and `kind` too, and gives its lines one by one; `tables(lines)` are their tables.
-WITH_CASES = {"answers": 20, "fqe-worlds": 3}
+WITH_CASES = {"answers": 20, "fqe-worlds": 3, "worlds": 20}
 """Benchmarks whose cases can be chosen, with the trials of a case."""
 
 KEYS = ("bench", "case", "peer", "value", "unit", "ratio", "target")
@@ -175,7 +176,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in about a minute.")] = False,
     case: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers, fqe-worlds)."),
+        typer.Option(metavar="PATTERN", help="Only cases of such a name, as in 'cartpole*' (answers, worlds ...)."),
     ] = None,
     kind: Annotated[
         str | None,

@@ -55,7 +55,8 @@ class FitRequest:
         """The command that asks for the same."""
         given: dict[str, Any] = {option_of(role): spec for role, spec in self.columns.items() if spec is not None}
         given |= {"--formula": self.formula} if self.formula is not None else {}
-        given |= {option_of(name): value for name, value in self.settings.items()}
+        options = {setting.name: setting.option for setting in self.task.settings}
+        given |= {options.get(name, option_of(name)): value for name, value in self.settings.items()}
         given |= {"--by": self.by} if self.by is not None else {}
         given |= {"--categorical": self.categories} if self.categories else {}
         words = ["dualembed", "fit", self.name, str(self.table)]
@@ -211,7 +212,8 @@ def _check_settings(task: Task, request: FitRequest) -> None:
         if setting.words and settings.get(setting.name, setting.default) not in setting.words:
             known = ", ".join(setting.words)
             raise InputError(f"{setting.option} must be one of {known}, not {settings[setting.name]!r}")
-        if setting.condition and not settings.get(setting.name, "").strip():
+        left_out = setting.optional and setting.name not in settings
+        if setting.condition and not left_out and not settings.get(setting.name, "").strip():
             way = f'{setting.option} "s1 >= 1"'
             raise InputError(f"{request.name} needs {setting.option}, a condition on state columns such as {way}")
     discount = settings.get("discount", 1.0)
@@ -333,8 +335,7 @@ def _read(request: FitRequest) -> FitData:
     data = rows.to_table(roles, needs=task.needs, categories=categories)
     settings = {**request.settings, "categorical_features": categories or None}
     for setting in request.task.settings:
-        if setting.condition:
-            text = settings[setting.name]
+        if setting.condition and (text := settings.get(setting.name)) is not None:
             settings[setting.name] = _condition(text, columns["state"], data.states, setting.option)
     if "terminated" in task.takes and "terminated" not in columns and request.columns.get("terminated") is None:
         used = {name for own in columns.values() for name in own}

@@ -145,7 +145,7 @@ class FitCommand(TyperCommand):
 def _about(task: Task) -> str:
     """What a task does, which columns it needs and may have, and examples."""
     needs = [ROLES[name].option for name in task.needs if name not in task.derives]
-    needs += [setting.option for setting in task.settings if setting.default is None]
+    needs += [setting.option for setting in task.settings if setting.default is None and not setting.optional]
     derives = [ROLES[name].option for name in task.derives]
     takes = [ROLES[name].option for name in task.takes]
     derived = (

@@ -88,7 +88,7 @@ class Condition:
         array of bool of shape (n,)
             Whether it does.
         """
-        states = states if hasattr(states, "ndim") else np.asarray(states)
+        states = np.asarray(states) if hasattr(states, "to_numpy") or not hasattr(states, "ndim") else states
         if states.ndim == 1 and len(self.names) == 1:
             states = states[:, None]
         if states.ndim != 2 or states.shape[1] != len(self.names):

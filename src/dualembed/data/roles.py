@@ -150,6 +150,12 @@ ROLES: dict[str, Role] = {
             Kind.NUMBER,
             "How long the step took; then the unit of times.",
         ),
+        Role(
+            "observable",
+            "--observable",
+            Kind.NUMBER,
+            "What is measured at each row, whose mean in the long run is asked for.",
+        ),
         Role("X", "--x", Kind.TABLE, "Causes, whose effect is asked for."),
         Role("y", "--y", Kind.NUMBER, "The outcome."),
         Role("instruments", "--instrument", Kind.TABLE, "What moves x, and y through x only.", aliases=("Z",)),

@@ -48,7 +48,8 @@ class Table:
     about in the table, with its own. `left_out` counts rows that are not there, for nothing is known of what follows,
     and `dropped` those that lacked a value. `actions_taken` are the log's, where only the order of rows is checked by
     them. `derived` says that next states are those of the next row, `by_place` that this was without a time, and
-    `windows` is there where rows lead over several.
+    `windows` is there where rows lead over several. `given` (n,) are the numbers of the rows as they were given, where
+    they were put in another order.
 
     >>> table = Table.of(states=[0.0, 1.0], rewards=[0.0, 2.0])
     >>> table.rewards, table.actions
@@ -66,6 +67,7 @@ class Table:
     by_place: bool = False
     derived: bool = False
     windows: Windows | None = None
+    given: np.ndarray | None = None
 
     @staticmethod
     def of(**columns: Any) -> Table:
@@ -132,7 +134,8 @@ class Table:
         """Some of the rows by their numbers, in that order."""
         columns = {role: column if np.isscalar(column) else take(column, rows) for role, column in self.columns.items()}
         acts = None if self.actions_taken is None else take(self.actions_taken, rows)
-        return dataclasses.replace(self, columns=columns, actions_taken=acts)
+        given = rows if self.given is None else self.given[rows]
+        return dataclasses.replace(self, columns=columns, actions_taken=acts, given=given)
 
 
 def unused_end_marks(columns: Mapping[str, Collection[Any]], way: str) -> list[str]:

@@ -174,7 +174,8 @@ class Answering(Learner):
         if self.uncertainty_ is not None:
             return self.ask(question)
         points, coefficients = question.flat()
-        return Answer(float(coefficients @ values(self.function_, points)), math.nan, question=question.words)
+        value = float(coefficients @ values(self.function_, points)) + question.constant
+        return Answer(value, math.nan, question=question.words)
 
     def _at(self, points: np.ndarray) -> np.ndarray:
         """f at coded points (n, d), as `predict` gives it."""

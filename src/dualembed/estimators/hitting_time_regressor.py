@@ -9,12 +9,14 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.answers import Answer, Findings, Question, Setting, Task
-from dualembed.data.frames import as_column, is_1d
+from dualembed.data.frames import as_column
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
 from dualembed.estimators.learning import RowSample
-from dualembed.estimators.transitions import LAGS, TransitionEstimator
-from dualembed.problems import HittingTime, arrivals
+from dualembed.estimators.passage_times import PassageTimes
+from dualembed.estimators.sets import members
+from dualembed.estimators.transitions import LAGS
+from dualembed.problems import HittingTime
 from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
@@ -22,7 +24,7 @@ from dualembed.spaces.base import SpaceLike
 FEW_ARRIVALS = 10  # transitions into the target, below which times are little more than a guess
 
 
-class HittingTimeRegressor(TransitionEstimator):
+class HittingTimeRegressor(PassageTimes):
     """The hitting time h(s): the mean number of steps from s until a target is reached, from transitions (s, s').
 
     Inside the target h is 0; from elsewhere a step that ends in the target counts, so h is at least 1. `return_time` is
@@ -352,7 +354,7 @@ class HittingTimeRegressor(TransitionEstimator):
         self._coding()
         return self._inside(states) > 0
 
-    equation_error = TransitionEstimator.error  # as it was called first
+    equation_error = PassageTimes.error  # as it was called first
 
     def _fit_first(self, table: Table) -> Any:
         self.timed_ = table.durations is not None if table.windows is None else table.windows.timed
@@ -442,25 +444,7 @@ class HittingTimeRegressor(TransitionEstimator):
 
     def _inside(self, states: Any) -> np.ndarray:
         """1 for each state in the target and 0 for others, (n,)."""
-        columns = self.coding_.in_order(states, renamed=True)
-        if callable(self.target):
-            known = self.coding_.renamed(np.asarray(states) if isinstance(states, list) else states)
-            inside = np.asarray(self.target(np.asarray(known)[:, None] if is_1d(known) else known))
-            if inside.shape != (len(columns[0]),):
-                raise checks.InputError(
-                    f"the target must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"
-                )
-            return inside.astype(np.float64)
-        if all(column.dtype.kind == "f" for column in columns):
-            if isinstance(self.target, str):
-                raise checks.InputError(
-                    f"the target {self.target!r} is text, but states are numbers; give a function of states, or "
-                    f"data.condition({self.target!r}, {self.coding_.names!r})"
-                )
-            return arrivals(np.stack(columns, axis=1), self.target)
-        if len(columns) > 1:
-            raise checks.InputError("with categories among several columns the target must be a function of states")
-        return np.isin(columns[0], np.atleast_1d(np.asarray(self.target, dtype=object))).astype(np.float64)
+        return members(self.coding_, states, self.target, "target").astype(np.float64)
 
 
 TIMED = dataclasses.replace(

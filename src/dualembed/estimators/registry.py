@@ -26,7 +26,7 @@ def index_text() -> str:
     from dualembed import estimators
 
     own = [getattr(estimators, name).task for name in estimators.__all__]
-    order = ("policy-evaluation", "action-value", "iv", "hitting-time", "linear-control")
+    order = ("policy-evaluation", "action-value", "iv", "hitting-time", "committor", "stationary", "linear-control")
     tasks = sorted((task for task in own if task.examples), key=lambda task: (*order, task.name).index(task.name))
     return json.dumps([task.to_dict() for task in tasks], indent=1, ensure_ascii=False) + "\n"
 

@@ -155,7 +155,7 @@ class Weighing:
 
     `shares` (K,) is how much of the data each left-out group is, `into` (F,) the left-out group of each group. `probes`
     (q, d) are places at which candidates are weighed, `headline` the question that matters most, where there is one,
-    and `positive` says whether f is known to be above zero.
+    and `positive` and `unbounded` are the problem's.
     """
 
     shares: Floats
@@ -164,6 +164,7 @@ class Weighing:
     probes: Floats
     headline: Functional | None
     positive: bool
+    unbounded: bool = False
 
     def average(
         self, paths: Sequence[RidgePath], weights: Sequence[Floats] = (), influence: Sequence[Floats] = ()
@@ -188,7 +189,8 @@ class Weighing:
                 answers.append(np.einsum("km,km->k", vectors, weights) + level)
             return [_logarithm(each) for each in answers] if self.positive else answers
 
-        return solution_path(features, sums, SEARCH.ridges, looks=looks, shares=self.shares)
+        ridges = [each for each in SEARCH.ridges if not self.unbounded or each <= SEARCH.largest_unbounded]
+        return solution_path(features, sums, ridges, looks=looks, shares=self.shares)
 
     def weigh(self, paths: Sequence[RidgePath]) -> list[Floats]:
         """The weights (E,) of each path's candidates, all of them together summing to 1.

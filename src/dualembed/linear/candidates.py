@@ -89,9 +89,12 @@ class Functional:
         return float(means.var(ddof=1) / len(values))
 
     def joined(self, other: Functional | None, into: Integers) -> Functional | None:
-        """The mean over the rows of both, this one's in the left-out groups they are in; None where it is no sample."""
+        """The mean over the rows of both, this one's in the left-out groups they are in; itself where it is no sample.
+
+        Of a sample that goes on with none, nothing is left.
+        """
         if self.groups is None:
-            return None
+            return self
         if other is None or other.groups is None:
             return dataclasses.replace(self, groups=into[self.groups])
         points, shares = np.concatenate([self.points, other.points]), np.concatenate([self.shares, other.shares])
@@ -99,15 +102,18 @@ class Functional:
 
 
 class Headline(NamedTuple):
-    """The question that matters most: points (n, J, d) with shares (n, J), at the rows (n,) of the data."""
+    """The question that matters most: points (n, J, d) with shares (n, J), at the rows (n,) of the data.
+
+    There are no rows where the points are not of the data, but what is asked about.
+    """
 
     points: Floats
     shares: Floats
-    rows: Integers
+    rows: Integers | None = None
 
     def among(self, numbers: Integers) -> Functional:
         """The question as a functional, from the numbers (n,) of the groups that the data's rows are in."""
-        return Functional(self.points, self.shares, numbers[self.rows])
+        return Functional(self.points, self.shares, None if self.rows is None else numbers[self.rows])
 
 
 class RidgePath(eqx.Module):

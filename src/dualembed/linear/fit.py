@@ -122,10 +122,12 @@ class LinearFit(eqx.Module):
             for own, each in zip(self.sums, features, strict=True)
         ]
         # Of earlier rows only the sums of left-out groups are there, which stand for all groups from now on.
-        weighing = Weighing(groups.shares, groups.into, offset, probes_among(places), asked, problem.positive)
+        weighing = Weighing(
+            groups.shares, groups.into, offset, probes_among(places), asked, problem.positive, problem.unbounded
+        )
         paths = [weighing.path(each, own) for each, own in zip(features, sums, strict=True)]
-        known = weighing, paths, weighing.weigh(paths)
-        return LinearFit.of(*known, sums=sums, groups=groups, places=places, visits=visits, scale=self.scale)
+        weighed = weighing, paths, weighing.weigh(paths)
+        return LinearFit.of(*weighed, sums=sums, groups=groups, places=places, visits=visits, scale=self.scale)
 
     @property
     def function(self) -> LinearFunction:
@@ -138,20 +140,26 @@ class LinearFit(eqx.Module):
         features, weights = self._whole()
         return evaluate_functions(features, weights, points)
 
+    def ways(self, points: Floats) -> Floats:
+        """f at points (n, d) on all rows, without each group, and debiased, (n, K + 2)."""
+        features, weights = self._whole(debiased=True)
+        return evaluate_functions(features, weights, points)
+
     def without(self, fold_weights: Floats, points: Floats) -> tuple[Floats, Floats]:
         """f at points (n, d), with the weights (m,) it has without a fold and with those of all rows, (n,) each."""
         features, weights = self._whole()
         without, whole = evaluate_functions(features, np.stack([fold_weights, weights[0]]), points).T
         return without, whole
 
-    def _whole(self) -> tuple[Stack, Floats]:
-        """All features side by side, and the weights (1 + K, m) of f in them."""
+    def _whole(self, *, debiased: bool = False) -> tuple[Stack, Floats]:
+        """All features side by side, and the weights (1 + K, m) of f in them, with the debiased ones (K + 2, m)."""
+        last = None if debiased else -1
         paths, shares = list(self.candidates.paths), list(self.candidates.weights)
         if self.candidates.offset is not None:
             paths.append(self.candidates.offset)
             shares.append(np.ones(1))
         weights = [
-            np.tensordot(each[each > 0], path.weights[each > 0, :-1], axes=1)
+            np.tensordot(each[each > 0], path.weights[each > 0, :last], axes=1)
             for each, path in zip(shares, paths, strict=True)
         ]
         return Stack(tuple(path.features for path in paths)), np.concatenate(weights, axis=1)
@@ -254,10 +262,20 @@ class LinearFit(eqx.Module):
 
     def representer(self, part: Functional) -> list[Floats]:
         """ω (m,) for each path: Σ ωᵀφ at a row's first point is the weight of its residual in the functional of f."""
+        return self._representers([part.rows(path.features).mean(axis=0) for path in self.candidates.paths])
+
+    def representers(self, points: Floats) -> list[Floats]:
+        """The same of f at each of some points (n, d), (m, n) for each path."""
+        identity = [np.eye(path.features.size) for path in self.candidates.paths]
+        pairs = zip(self.candidates.paths, identity, strict=True)
+        return self._representers([evaluate_functions(path.features, each, points).T for path, each in pairs])
+
+    def _representers(self, vectors: Sequence[Floats]) -> list[Floats]:
+        """Those of functionals whose values (m, ...) at the features of each path are given."""
         representers = []
-        for path, sums, shares in zip(self.candidates.paths, self.sums, self.candidates.weights, strict=True):
-            vector = part.rows(path.features).mean(axis=0)
-            omega = np.zeros(len(vector))
+        parts = zip(self.candidates.paths, self.sums, self.candidates.weights, vectors, strict=True)
+        for path, sums, shares, vector in parts:
+            omega = np.zeros(vector.shape)
             means = sums.means()
             for ridge, share in zip(path.ridges, shares, strict=True):
                 if share > 0:
@@ -266,9 +284,11 @@ class LinearFit(eqx.Module):
         return representers
 
     def density(self, representer: Sequence[Floats], points: Floats) -> Floats:
-        """The weights (n,) that rows with these first points (n, d) have."""
+        """The weights (n, ...) that rows with these first points (n, d) have."""
         parts = zip(self.candidates.paths, representer, strict=True)
-        return np.sum([evaluate_functions(path.features, omega[None], points)[:, 0] for path, omega in parts], axis=0)
+        found = [evaluate_functions(path.features, np.atleast_2d(omega.T), points) for path, omega in parts]
+        weights = np.asarray(np.sum(found, axis=0))
+        return weights[:, 0] if representer[0].ndim == 1 else weights
 
     def overlap(self, part: Functional) -> Overlap:
         """What the functional's answer rests on."""

@@ -42,7 +42,8 @@ def solution_path(
     """
     scale, whole = sums.mean_square, sums.means()
     rests = [sums.means_without(group) for group in range(sums.groups)]
-    columns = np.arange(1, 1 + sums.groups) % sums.target.shape[2]  # each group its own target, where there are some
+    # Each way its own target, where there are some.
+    *columns, last = np.arange(1, 2 + sums.groups) % sums.target.shape[2]
     solutions: list[Floats] = []
     seen: list[Sequence[Floats]] = []
     for ridge in ridges:
@@ -56,7 +57,7 @@ def solution_path(
             ]
         # Where there is no solution without a group, nothing of it may pass for a number.
         others = [each if np.all(np.isfinite(each)) else np.full_like(each, np.nan) for each in others]
-        solutions.append(np.stack([theta, *others, system.debiased(theta)]))
+        solutions.append(np.stack([theta, *others, system.debiased(theta, last)]))
         seen.append(looks(solutions[-1]))
         if all(_ended(kind, shares) for kind in zip(*seen, strict=True)):
             break

@@ -252,19 +252,22 @@ def gather(
 
     The context must be the first point of a row, as it is for transitions: the features test the equation that they
     are to solve. An `offset` is a part of f that is known already: the targets are what it leaves of t on all rows, and
-    without each group. A row of mass μ counts as μ rows.
+    without each group. So are targets that the terms have several ways of, and of those the debiased one comes last. A
+    row of mass μ counts as μ rows.
     """
     features = to_numpy(features)
-    size, columns = features.size, 1 if offset is None else offset.weights.shape[1] - 1
+    size, ways = features.size, next(iter_terms(problem, sample)).ways
+    columns = (1 if offset is None else offset.weights.shape[1] - 1) if ways is None else ways.shape[1]
     sums = Sums(
         np.zeros(count), np.zeros((count, size, size)), np.zeros((count, size, columns)), np.zeros((1, size, size))
     )
     for terms, parts in _by_group(problem, groups, count, sample):
         phi = np.asarray(features(terms.points[:, 0]))
         g = terms.weights[:, :1] * phi + moment_features(features, terms.points[:, 1:], terms.weights[:, 1:])
-        target = (terms.target - terms.offset)[:, None]
+        target = (terms.target[:, None] if terms.ways is None else terms.ways) - terms.offset[:, None]
         if offset is not None:
-            target = target - moment_features(offset.features, terms.points, terms.weights) @ offset.weights[0, :-1].T
+            known = offset.weights[0, :columns]
+            target = target - moment_features(offset.features, terms.points, terms.weights) @ known.T
         heavy = phi if terms.mass is None else terms.mass[:, None] * phi
         sums.dual[0] += heavy.T @ phi
         for group, own in parts:

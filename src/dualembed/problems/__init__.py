@@ -1,6 +1,7 @@
 """Problems: every application as an affine moment of the unknown function (docs/maths.md)."""
 
 from dualembed.problems.action_value import ActionValue, LambdaReturn
+from dualembed.problems.average_reward import AverageReward
 from dualembed.problems.base import Moment, Problem, Terms
 from dualembed.problems.hitting_time import Committor, HittingTime, arrivals, pairs
 from dualembed.problems.linear_control import AverageCost, FirstExit
@@ -10,6 +11,7 @@ from dualembed.problems.regression import InstrumentalVariables, Invariance, Unc
 __all__ = [
     "ActionValue",
     "AverageCost",
+    "AverageReward",
     "Committor",
     "FirstExit",
     "HittingTime",

@@ -45,6 +45,9 @@ class Terms(eqx.Module):
     mass : array of shape (B,), optional
         How much each sample counts in means; all alike where it is left out. The sum of the masses of a whole data set
         is how many rows they are worth where it is that of their squares (`normalised_mass`).
+    ways : array of shape (B, K + 2), optional
+        Targets that were themselves made of a fit: of one to all rows, which are `target`, of those without each of K
+        left-out groups of rows, and of one that is debiased. The same of the solution are then made of its own each.
     """
 
     points: AnyArray
@@ -56,6 +59,7 @@ class Terms(eqx.Module):
     offset_known: bool = eqx.field(default=False, static=True)
     actions: int = eqx.field(default=0, static=True)
     mass: AnyArray | None = None
+    ways: AnyArray | None = None
 
     def moment(self, values: AnyArray) -> AnyArray:
         """The moments Σ_k weights_k values_k + offset.
@@ -111,6 +115,7 @@ class Problem(eqx.Module):
     source: eqx.AbstractVar[Source]
     loss: eqx.AbstractVar[Loss]
     positive: ClassVar[bool] = False  # whether f is known to be above zero, so that errors of it are ratios
+    unbounded: ClassVar[bool] = False  # whether f grows without bounds as a process gets slow, which large ridges hide
 
     @abstractmethod
     def terms(self, sample: Sample) -> Terms:

@@ -35,8 +35,8 @@ class HittingTime(Problem):
 
     Columns are state and next_state (B,) or (B, d); arrived (B,), 1 where s' lies in the target; optional target (B,)
     or (B, dt), the target this row is about, where there are many: h is then a function of (s, t) side by side, and of
-    s alone otherwise; optional duration (B,), the time a transition takes, by default 1. `arrivals` and `pairs` make
-    these columns.
+    s alone otherwise; optional duration (B,), the time a transition takes, by default 1; optional ways (B, K + 2), what
+    is to be added to durations that are made of a fit (`Terms.ways`). `arrivals` and `pairs` make the first columns.
 
     The infimum is over times of at least 1: at a state of the target h is its mean return time, and the stationary
     probability of a single state t is 1/h(t,t). No whole path to the target needs to be in the data. From where there
@@ -66,6 +66,7 @@ class HittingTime(Problem):
     loss: Loss
     check_reached: bool = eqx.field(static=True)
     positive: ClassVar[bool] = True
+    unbounded: ClassVar[bool] = True
 
     def __init__(
         self, source: Source, loss: Loss | None = None, check_reached: bool = True, *, whole: bool | None = None
@@ -101,6 +102,7 @@ class HittingTime(Problem):
             known=(True, False),
             offset_known="duration" not in sample,
             mass=mass_of(sample),
+            ways=sample.get("ways"),
         )
 
 
@@ -116,14 +118,17 @@ class Committor(Problem):
         Samples with the columns above.
     loss : Loss, default=Square()
         The loss of the conditional mean of the moment.
+    check_reached : bool, default=True
+        Whether to refuse data in which nothing arrives in A or in B; say False if they are a part of more.
     """
 
     source: Source
     loss: Loss = eqx.field(default_factory=Square)
+    check_reached: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:
         columns = checked_columns(self, "state=..., next_state=..., arrived=...")
-        if columns is not None:
+        if columns is not None and self.check_reached:
             for name, which in (("arrived", "B"), ("returned", "A")):
                 _check_reached(columns, name, which, "the committor is then constant, or not in them")
 

@@ -74,6 +74,7 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.policy_values": "Returns",
         "estimators.effects": "Place",
         "estimators.learning": "RowSample",
+        "estimators.moves": "Moves",
         "estimators.weighting": "Weighting",
         "saving.migrations": "Stream",
     },
@@ -114,6 +115,7 @@ PARTS: dict[str, dict[str, str]] = {
     "plot": {"plot.surface": "Field Place"},
     "problems": {
         "problems.action_value": "ActionValue LambdaReturn",
+        "problems.average_reward": "AverageReward",
         "problems.base": "Moment Terms",
         "problems.hitting_time": "Committor HittingTime",
         "problems.linear_control": "AverageCost FirstExit",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dualembed import checks, compilation
 from dualembed.arrays import Integers
-from dualembed.linear.averaging import Rows, assign_groups, read_rows
+from dualembed.linear.averaging import Groups, Rows, assign_groups, read_rows
 from dualembed.linear.candidates import Headline
 from dualembed.linear.clusters import is_two_way
 from dualembed.linear.sums import gather_moments, number_groups
@@ -49,7 +49,7 @@ def auto(
     primal: SpaceLike = "auto",
     dual: SpaceLike = "auto",
     solver: SolverLike = "auto",
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | Groups | None = None,
     headline: Headline | None = None,
     form: Form = ANY,
 ) -> Result:
@@ -75,9 +75,9 @@ def auto(
         The spaces of f and of the dual function.
     solver : Solver, "auto", "closed-form" or "embedding-sgd", default="auto"
         How the saddle is solved.
-    groups : array of shape (n,) or (n, 2), optional
+    groups : array of shape (n,) or (n, 2), or Groups, optional
         Labels of rows that depend on each other, such as episodes, of one or two ways, for standard errors that know of
-        it. Two ways are numbers from 0.
+        it. Two ways are numbers from 0. Transitions may have them in the groups that errors are made of, already.
     headline : Headline, optional
         The question that matters most, which candidates are weighed by.
     form : Form, optional
@@ -113,6 +113,8 @@ def auto(
     exact = isinstance(solver, str) and solver in ("auto", "closed-form")  # what is chosen has a closed form anyway
     if free and exact and problem.loss.quadratic and (rows := read_rows(problem)) is not None:
         return _by_paths(seed, problem, rows, groups=groups, headline=headline)
+    if isinstance(groups, Groups):
+        raise checks.InputError(NO_TRANSITIONS)
     compilation.enable_cache()
     problem, groups = _shuffle(problem, groups, seed)
     if _is_auto(primal) or _is_auto(dual):
@@ -161,7 +163,7 @@ def _by_paths(
     rows: Rows | None,
     *,
     space: FunctionSpace | None = None,
-    groups: ArrayLike | None,
+    groups: ArrayLike | Groups | None,
     headline: Headline | None,
 ) -> Result:
     """The average of ridge paths, of kernels that are chosen where no space is given."""
@@ -169,7 +171,7 @@ def _by_paths(
         raise checks.InputError(NO_TRANSITIONS)
     rows.check_enough()
     rng = np.random.default_rng(seed)
-    assigned = assign_groups(rows, groups, rng)
+    assigned = groups if isinstance(groups, Groups) else assign_groups(rows, groups, rng)
     if space is None:
         saddle, solver = choose_paths(problem, rows, assigned, headline=headline, rng=rng)
     else:

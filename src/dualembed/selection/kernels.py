@@ -187,7 +187,8 @@ def screen(
     chosen = rows.order()[rng.permutation(len(rows.target))[: SEARCH.screen_rows]]
     some, into = rows.some(chosen), groups.into % SEARCH.screen_left_out
     numbers = into[groups.numbers[chosen]]
-    sample = {name: column[chosen] for name, column in finite_data(problem).table.items()}
+    # What targets were made of without other groups than these is of no use here.
+    sample = {name: column[chosen] for name, column in finite_data(problem).table.items() if name != "ways"}
     counts = np.bincount(numbers, minlength=int(into.max()) + 1)
     if counts.min() < FEWEST_LEFT_OUT * counts.sum():
         return KERNELS  # too uneven to judge anything by what is left out
@@ -195,7 +196,7 @@ def screen(
         return KERNELS  # no row of the sample has an end, so that any constant may be added to f
     offset = known_part(some, numbers, count=len(counts), rng=rng)
     probes = probes_among(sample_places(some.points[:, 0], np.ones(len(chosen)), rng)[0])
-    weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive)
+    weighing = Weighing(counts / counts.sum(), into, offset, probes, headline, problem.positive, problem.unbounded)
 
     def paths_of(shapes: Sequence[Shape]) -> list[RidgePath]:
         features = feature_maps(some, shapes, SEARCH.screen_landmarks, rng)

@@ -335,7 +335,7 @@ class AveragedPaths(Solver):
         groups = self.groups if isinstance(self.groups, Groups) else assign_groups(rows, self.groups, rng)
         places, visits = sample_places(rows.points[:, 0], np.ones(len(rows.target)), rng)
         headline = None if self.headline is None else self.headline.among(groups.numbers)
-        known = self.offset, probes_among(places), headline, problem.positive
+        known = self.offset, probes_among(places), headline, problem.positive, problem.unbounded
         weighing = Weighing(groups.shares, groups.into, *known)
         features = _parts(key, saddle, rows)
         sums = [gather(problem, each, groups.numbers, count=len(groups.into), offset=self.offset) for each in features]
