@@ -133,3 +133,29 @@ def test_a_sample_without_an_end_chooses_no_kernels() -> None:
     rows = read_rows(problem)
     assert rows is not None
     assert screen(problem, rows, assign_groups(rows, None, rng), headline=None, rng=rng) == KERNELS
+
+
+@pytest.mark.parametrize("lag", [1, 6])
+def test_which_of_two_cells_is_reached_first_does_not_depend_on_the_lag(lag: int) -> None:
+    within = np.eye(SIDE**2 - 2) - shares()[1:-1, 1:-1]
+    truth = np.linalg.solve(within, shares()[1:-1, -1])
+    model = de.CommittorRegressor(CELLS[:1], TARGET, lagtime=lag, dt=0.5).fit(list(walks(0, 60, 100)))
+    lower, upper = model.interval(CELLS[1:-1])
+    assert np.mean((lower <= truth) & (truth <= upper)) > 0.9
+    assert np.max(np.abs(model.predict(CELLS[1:-1]) - truth)) < 0.25
+    if lag == 1:  # as often in any cell: the flux out of the first one of paths that reach the last
+        rate = shares()[0, 1:-1] @ truth / SIDE**2
+        low, high = model.rate().interval()
+        assert low < rate / 0.5 < high
+    else:
+        with pytest.raises(de.InputError, match="fit with lagtime=1, not 6"):
+            model.rate()
+
+
+def test_averages_in_the_long_run_do_not_depend_on_the_lag_nor_on_direction() -> None:
+    paths = list(walks(1, 1, 6000))
+    for settings in ({}, {"lagtime": 4}, {"reversible": True}):
+        model = de.StationaryAverage(**settings).fit(paths)
+        lower, upper = model.probability(CELLS[:4]).interval()
+        assert lower < 0.25 < upper
+        assert upper - lower < 0.25

@@ -118,6 +118,7 @@ class Lag:
         columns = {**table.columns, **self._groups(table, count)}
         columns |= {role: as_column(role, columns[role], count) for role in ("durations",) if role in columns}
         found, entries = self._windows(columns, spans), _entries(spans.ends, stops)
+        rows = spans.starts
         notes = _notes(spans, self.steps)
         if self.steps > 1 and "groups" not in table.columns and "groups" in columns:
             notes += _few_blocks(count, self.steps)
@@ -131,11 +132,13 @@ class Lag:
             order = np.argsort(np.concatenate([spans.starts, back.ends]), kind="stable")
             turned = self._windows(columns, back)
             found = {role: take(stacked(column, turned[role]), order) for role, column in found.items()}
+            rows = np.concatenate([rows, back.starts])[order]
         return dataclasses.replace(
             table,
             columns=found,
             warnings=(*table.warnings, *notes),
             left_out=table.left_out + count - len(spans.starts),
+            given=(np.arange(count) if table.given is None else table.given)[rows],
             windows=Windows(entries, self.dt != 1 or table.durations is not None),
         )
 

@@ -12,9 +12,9 @@ from dualembed.answers import Answer, Findings, Question, Setting, Task
 from dualembed.data.frames import as_column
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
-from dualembed.estimators.moves import LongRun, Moves, Process, require_default, within
+from dualembed.estimators.moves import LongRun, Moves, Process, require_default, require_single_steps, within
 from dualembed.estimators.sets import members
-from dualembed.estimators.transitions import TransitionEstimator
+from dualembed.estimators.transitions import LAGS, TransitionEstimator, check_alike
 from dualembed.problems import Committor, HittingTime
 from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
@@ -38,6 +38,14 @@ class CommittorRegressor(TransitionEstimator):
         states themselves, points or labels.
     b : callable or array-like
         The set that is to be reached, likewise; both have no state in common.
+    lagtime : int, default=1
+        Rows of a trajectory that a transition leads over, where `fit` is given trajectories; windows of so
+        many rows overlap, and end where A or B is entered. Rates and passage times are of single steps.
+    dt : float, default=1.0
+        How long one row takes, in the unit that rates and passage times are to have.
+    reversible : bool, default=False
+        Whether the process is known to be reversible and `fit` is given a sample of its stationary law: each transition
+        then counts backwards, too, in one group with itself.
     solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
         How the saddle is solved.
     primal : {"auto", "linear"} or FunctionSpace, default="auto"
@@ -100,6 +108,7 @@ class CommittorRegressor(TransitionEstimator):
         settings=(
             Setting("a", 'The set A that the process comes from, such as "s1 < 0".', condition=True, called="from"),
             Setting("b", 'The set B that it may reach first, such as "s1 >= 1".', condition=True, called="to"),
+            *LAGS,
         ),
         examples=(
             'path.csv --state x,y --next-state next_x,next_y --from "x < -1" --to "x > 1" --out committor.dualembed',
@@ -117,6 +126,9 @@ class CommittorRegressor(TransitionEstimator):
         a: Any,
         b: Any,
         *,
+        lagtime: int = 1,
+        dt: float = 1.0,
+        reversible: bool = False,
         solver: SolverLike = "auto",
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
@@ -125,6 +137,9 @@ class CommittorRegressor(TransitionEstimator):
     ) -> None:
         self.a = a
         self.b = b
+        self.lagtime = lagtime
+        self.dt = dt
+        self.reversible = reversible
         self.solver = solver
         self.primal = primal
         self.dual = dual
@@ -342,6 +357,7 @@ class CommittorRegressor(TransitionEstimator):
     def _flux(self) -> tuple[Process, LongRun]:
         """The flux from A to B a step, and the process that it is of."""
         moves = require_default(self, self.moves_, "the rate")
+        require_single_steps(self, "the rate")
         process = Process(moves, self._seed())
         outside = moves.here == 0
         columns = {"state": moves.state[outside], "next_state": moves.next_state[outside]}
@@ -395,6 +411,9 @@ class CommittorRegressor(TransitionEstimator):
     def _at(self, points: np.ndarray) -> np.ndarray:
         return np.clip(super()._at(points), 0.0, 1.0)
 
+    def _stops(self, states: Any) -> np.ndarray:
+        return self._places(states) > 0
+
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
         """The problem of the rows that start outside both sets, and the number of each one's episode."""
         moves = self._moves(table)
@@ -412,10 +431,7 @@ class CommittorRegressor(TransitionEstimator):
     def _moves(self, table: Table) -> Moves:
         """All transitions of the table."""
         state, next_state = self.coding_.encode(table.states), self.coding_.encode(table.next_states, renamed=True)
-        if len(state) != len(next_state):
-            raise checks.InputError(
-                f"states have {len(state)} rows, but next_states {len(next_state)}; give one a transition"
-            )
+        check_alike(state, next_state)
         durations = None if table.durations is None else as_column("durations", table.durations, len(state))
         places = self._places(table.states), self._places(table.next_states)
         return Moves(state, next_state, *places, self._groups(table, len(state)), durations)

@@ -176,6 +176,16 @@ def require_default(model: Any, moves: Moves | None, what: str) -> Moves:
     check_is_fitted(model, "function_")
     if model.paths_ is None or moves is None:
         raise checks.InputError(
-            f"{what} is there for default fits of this version alone, with solver, primal and dual 'auto'; fit it again"
+            f"{what} is there for default fits of this version alone, with solver, primal and dual 'auto' and weights, "
+            "if any, that are whole numbers; fit it again"
         )
     return moves
+
+
+def require_single_steps(model: Any, what: str) -> None:
+    """Raise where transitions are windows: those that end in a set do not leave the law of the long run as it is."""
+    if model.lagtime != 1:
+        raise checks.InputError(
+            f"{what} rests on the law of the long run, which single steps leave as it is, but windows that end in a "
+            f"set do not; fit with lagtime=1, not {model.lagtime}"
+        )

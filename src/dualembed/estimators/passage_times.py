@@ -9,7 +9,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.answers import Answer
 from dualembed.data.table import Table
-from dualembed.estimators.moves import Moves, Process, require_default, within
+from dualembed.estimators.moves import Moves, Process, require_default, require_single_steps, within
 from dualembed.estimators.sets import decoded, members
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.linear.fit import LinearFit
@@ -70,6 +70,7 @@ class PassageTimes(TransitionEstimator):
             The time with its standard error, an interval and a verdict.
         """
         moves = require_default(self, self.moves_, "the mean time from a set")
+        require_single_steps(self, "the mean time from a set")
         inside = members(self.coding_, decoded(self.coding_, moves.state), condition, "condition")
         if not inside.any():
             raise checks.InputError(
@@ -100,12 +101,16 @@ class PassageTimes(TransitionEstimator):
 
     def _fit_more(self, table: Table) -> Any:
         problem = super()._fit_more(table)
-        self.moves_ = None if self.moves_ is None else self.moves_.joined(self._moves(problem, table))
+        more = self._moves(problem, table)
+        self.moves_ = None if self.moves_ is None or more is None else self.moves_.joined(more)
         self.variance_ = None
         return problem
 
-    def _moves(self, problem: Any, table: Table) -> Moves:
+    def _moves(self, problem: Any, table: Table) -> Moves | None:
+        """The transitions; None where they count differently."""
         own = problem.source.table
+        if "mass" in own:
+            return None
         here = members(self.coding_, table.states, self.target, "target").astype(int)
         labels = self._groups(table, len(here))
         return Moves(own["state"], own["next_state"], here, own["arrived"].astype(int), labels, own.get("duration"))

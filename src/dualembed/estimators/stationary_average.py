@@ -14,7 +14,7 @@ from dualembed.data.table import Table
 from dualembed.estimates import format_number
 from dualembed.estimators.moves import LongRun, Moves, Process, middle, require_default
 from dualembed.estimators.sets import decoded, members
-from dualembed.estimators.transitions import TransitionEstimator
+from dualembed.estimators.transitions import LAGS, TransitionEstimator
 from dualembed.linear.candidates import Functional, Headline
 from dualembed.problems import AverageReward
 from dualembed.solvers.base import SolverLike
@@ -34,6 +34,14 @@ class StationaryAverage(TransitionEstimator):
     where : callable or array-like, optional
         The set whose probability is asked for first: a condition, any function from states as they are given to `fit`
         to yes or no (n,), or the states themselves, points or labels. By default the mean of the observable is.
+    lagtime : int, default=1
+        Rows of a trajectory that a transition leads over, where `fit` is given trajectories, and windows of so many
+        rows overlap. Of a stationary sample the answer is the same at any lag.
+    dt : float, default=1.0
+        How long one row takes; the long run has no unit of time.
+    reversible : bool, default=False
+        Whether the process is known to be reversible and `fit` is given a sample of its stationary law: each transition
+        then counts backwards, too, in one group with itself.
     solver : {"auto", "closed-form", "embedding-sgd"} or Solver, default="auto"
         How the saddle is solved.
     primal : {"auto", "linear"} or FunctionSpace, default="auto"
@@ -104,6 +112,7 @@ class StationaryAverage(TransitionEstimator):
                 condition=True,
                 optional=True,
             ),
+            *LAGS,
         ),
         examples=(
             "paths.csv --state x,y --episode run --observable energy --out average.dualembed",
@@ -122,6 +131,9 @@ class StationaryAverage(TransitionEstimator):
         self,
         where: Any = None,
         *,
+        lagtime: int = 1,
+        dt: float = 1.0,
+        reversible: bool = False,
         solver: SolverLike = "auto",
         primal: SpaceLike = "auto",
         dual: SpaceLike = "auto",
@@ -129,6 +141,9 @@ class StationaryAverage(TransitionEstimator):
         random_state: Any = 0,
     ) -> None:
         self.where = where
+        self.lagtime = lagtime
+        self.dt = dt
+        self.reversible = reversible
         self.solver = solver
         self.primal = primal
         self.dual = dual

@@ -80,7 +80,7 @@ class TransitionEstimator(Estimator):
         self.levels_ = self._levels(problem, ())
         self._solve_problem(problem, groups=groups, headline=self._headline(problem, table))
         self._keep_sample(problem, table)
-        notes += unordered(problem, table) if table.by_place else []
+        notes += self._unordered(table) if table.by_place and table.windows is None else []
         self._add_warnings(notes, effective_rows=_worth(problem))
         return problem
 
@@ -186,21 +186,28 @@ class TransitionEstimator(Estimator):
     def _units(self) -> str:
         return "episodes or groups"
 
+    def _unordered(self, table: Table) -> list[str]:
+        """What it means that states say nothing of those of the next rows."""
+        table = self._weighed(table)
+        states = self.coding_.encode(table.states), self.coding_.encode(table.next_states, renamed=True)
+        return unordered(*states, table.episodes)
+
     def _groups(self, table: Table, rows: int) -> np.ndarray | None:
         """The number (n,) of each row's group: its episode, where there are no others."""
         found = None if table.episodes is None else group_numbers("episodes", table.episodes, rows)
         return found if table.groups is None else group_numbers("groups", table.groups, rows)
 
 
-def unordered(problem: Any, table: Table) -> list[str]:
+def unordered(state: np.ndarray, following: np.ndarray, episodes: Any) -> list[str]:
     """What it means that states say nothing of those of the next rows, which were taken for what follows.
 
     Of what is left of them and of their squares without the means of episodes no two have a correlation beyond chance.
     """
-    state, following = (np.asarray(problem.source.table[name][:LOOKED_AT]) for name in ("state", "next_state"))
+    rows = len(state)
+    state, following = state[:LOOKED_AT], following[:LOOKED_AT]
     count, labels = len(state), np.zeros(len(state), dtype=int)
-    if table.episodes is not None:
-        labels = group_numbers("episodes", table.episodes, problem.source.rows)[:count]
+    if episodes is not None:
+        labels = group_numbers("episodes", episodes, rows)[:count]
         labels = np.unique(labels, return_inverse=True)[1]
     sizes = np.bincount(labels)
     freedom = count - len(sizes)
