@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dualembed as de
+from dualembed.estimators import moves
 
 # A chain that is not reversible, in tenths; it goes over from {0} to {4}.
 SHARES = np.array(
@@ -136,7 +137,7 @@ def test_long_run_means_are_those_of_linear_algebra(average: Any) -> None:
     assert first.question == "the long-run mean of x0"
     assert first.value == pytest.approx(PI @ STATES, abs=0.01)
     assert average.mean(lambda s: s[:, 0] ** 2).value == pytest.approx(PI @ STATES**2, abs=0.05)
-    assert average.mean(average.observed_).value == pytest.approx(first.value, rel=1e-3)
+    assert average.mean(steps()[0]).value == pytest.approx(first.value, rel=1e-3)
     assert average.probability([0, 1]).value == pytest.approx(PI[:2].sum(), abs=0.01)
     np.testing.assert_allclose(average.weights(STATES) / 5, PI, atol=0.02)
     assert average.weights().mean() == pytest.approx(1)
@@ -216,7 +217,7 @@ def test_a_process_goes_on_with_more_rows_and_after_a_file(tmp_path: Path) -> No
     for part in (slice(600), slice(600, None)):
         committor.partial_fit(state[part], following[part])
         average.partial_fit(state[part], following[part])
-    assert len(committor.moves_) == len(average.moves_) == len(average.observed_) == 900
+    assert len(committor.moves_) == len(average.moves_) == average.observed_.rows == 900
     between = (state > 0) & (state < 4)
     assert committor.arrivals_ == (np.sum(between & (following == 0)), np.sum(between & (following == 4)))
     for number, (model, ask) in enumerate(
@@ -261,3 +262,19 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(fit: Any, words: str) -> N
     with pytest.raises(de.InputError, match=words) as error:
         fit()
     assert "\n" not in str(error.value)
+
+
+def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "MOST", 500)
+    state, following = draws(3000, 1)
+    committor, average = de.CommittorRegressor([0], [4]).fit(state, following), de.StationaryAverage()
+    average.partial_fit(state[:2000], following[:2000]).partial_fit(state[2000:], following[2000:])
+    assert len(committor.moves_) == len(average.moves_) == 500
+    assert committor.departures_ == (np.sum(state == 0), np.sum(state == 4))
+    assert average.observed_.mean == pytest.approx(np.mean(state))
+    assert average.observed_.deviation == pytest.approx(np.std(state))
+    low, high = committor.rate().interval()
+    assert low < RATE < high
+    whole = de.StationaryAverage().fit(state, following)
+    answer = whole.mean(state.astype(float))  # of the rows that are kept
+    assert answer.interval()[0] < PI @ STATES < answer.interval()[1]

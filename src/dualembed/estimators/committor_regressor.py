@@ -71,6 +71,8 @@ class CommittorRegressor(TransitionEstimator):
         How far to trust the fit.
     arrivals_ : tuple of int
         Transitions that enter A and B from outside both.
+    departures_ : tuple of int
+        Transitions that start in A and in B.
 
     See Also
     --------
@@ -119,6 +121,7 @@ class CommittorRegressor(TransitionEstimator):
 
     # Of models that were saved before there was such a count nothing is known.
     arrivals_: tuple[int, int] = (0, 0)
+    departures_: tuple[int, int] = (0, 0)
     moves_: Moves | None = None
 
     def __init__(
@@ -461,13 +464,16 @@ class CommittorRegressor(TransitionEstimator):
 
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
-        self.moves_, self.arrivals_ = self._moves(table), (0, 0)
+        moves = self._moves(table)
+        self.moves_, self.arrivals_, self.departures_ = moves.sampled(self._seed()), (0, 0), moves.departures
         self._count(problem)
         return problem
 
     def _fit_more(self, table: Table) -> Any:
         problem = super()._fit_more(table)
-        self.moves_ = None if self.moves_ is None else self.moves_.joined(self._moves(table))
+        more, before = self._moves(table), self.departures_
+        self.moves_ = None if self.moves_ is None else self.moves_.joined(more).sampled(self._seed())
+        self.departures_ = before[0] + more.departures[0], before[1] + more.departures[1]
         self._count(problem)
         return problem
 
@@ -493,9 +499,7 @@ class CommittorRegressor(TransitionEstimator):
 
     def _findings(self, headline: Answer) -> Findings:
         found = super()._findings(headline)
-        if self.moves_ is None:
-            return found
-        inside = [int(np.sum(self.moves_.here == number)) for number in (IN_A, IN_B)]
+        inside = self.departures_
         facts = {**found.facts, "rows_in_a": inside[0], "rows_in_b": inside[1]}
         remark = (
             f"In A, where {pluralise(inside[0], 'row')} begin, it is 0, and in B, where {pluralise(inside[1], 'row')} "

@@ -22,6 +22,8 @@ from dualembed.problems.base import Problem
 from dualembed.selection import auto
 from dualembed.sources import Dataset
 
+MOST = 200_000  # transitions that are kept
+
 
 @dataclasses.dataclass(frozen=True)
 class Moves:
@@ -39,6 +41,17 @@ class Moves:
     durations: Floats | None = None
     given: Integers | None = None
 
+    def sampled(self, seed: int) -> Moves:
+        """At most MOST of the transitions, drawn at random: a model does not grow with its data."""
+        if len(self) <= MOST:
+            return self
+        kept = np.sort(np.random.default_rng(seed).choice(len(self), MOST, replace=False))
+        given = kept if self.given is None else self.given[kept]
+        fields = ("state", "next_state", "here", "there", "labels", "durations")
+        own = [(name, getattr(self, name)) for name in fields]
+        some: dict[str, Any] = {name: each[kept] for name, each in own if each is not None}
+        return Moves(**some, given=given)
+
     def joined(self, more: Moves) -> Moves:
         """Both, whose groups are no others' each."""
         pairs = {name: (getattr(self, name), getattr(more, name)) for name in ("state", "next_state", "here", "there")}
@@ -48,6 +61,11 @@ class Moves:
         if self.durations is not None or more.durations is not None:
             joined["durations"] = np.concatenate([self.times, more.times])
         return Moves(**joined)
+
+    @property
+    def departures(self) -> tuple[int, int]:
+        """How many start in the first set, and in the second."""
+        return int(np.sum(self.here == 1)), int(np.sum(self.here == 2))
 
     def __len__(self) -> int:
         return len(self.state)

@@ -102,7 +102,7 @@ class PassageTimes(TransitionEstimator):
     def _fit_more(self, table: Table) -> Any:
         problem = super()._fit_more(table)
         more = self._moves(problem, table)
-        self.moves_ = None if self.moves_ is None or more is None else self.moves_.joined(more)
+        self.moves_ = None if self.moves_ is None or more is None else self.moves_.joined(more).sampled(self._seed())
         self.variance_ = None
         return problem
 
@@ -113,7 +113,8 @@ class PassageTimes(TransitionEstimator):
             return None
         here = members(self.coding_, table.states, self.target, "target").astype(int)
         labels = self._groups(table, len(here))
-        return Moves(own["state"], own["next_state"], here, own["arrived"].astype(int), labels, own.get("duration"))
+        moves = Moves(own["state"], own["next_state"], here, own["arrived"].astype(int), labels, own.get("duration"))
+        return moves.sampled(self._seed())
 
 
 def _hitting_time(moves: Moves, **columns: Any) -> HittingTime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,27 @@ from dualembed.problems import AverageReward
 from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
 from dualembed.spaces.base import SpaceLike
+
+
+class Observed(NamedTuple):
+    """How many rows there were, and the mean and the deviation of what was observed at them."""
+
+    rows: int
+    mean: float
+    deviation: float
+
+    @staticmethod
+    def of(values: Floats) -> Observed:
+        """Those of the values."""
+        return Observed(len(values), float(np.mean(values)), float(np.std(values)))
+
+    def __add__(self, more: Observed) -> Observed:  # type: ignore[override]
+        rows = self.rows + more.rows
+        share = more.rows / rows
+        mean = (1 - share) * self.mean + share * more.mean
+        squares = (1 - share) * self.deviation**2 + share * more.deviation**2
+        apart = share * (1 - share) * (self.mean - more.mean) ** 2
+        return Observed(rows, mean, float(np.sqrt(squares + apart)))
 
 
 class StationaryAverage(TransitionEstimator):
@@ -65,8 +86,8 @@ class StationaryAverage(TransitionEstimator):
         What was chosen, and why.
     diagnostics_ : Diagnostics
         How far to trust the fit.
-    observed_ : array of shape (n,)
-        What was observed at each row.
+    observed_ : Observed
+        How many rows there were, and the mean and the deviation of what was observed at them.
 
     See Also
     --------
@@ -121,8 +142,7 @@ class StationaryAverage(TransitionEstimator):
         ),
     )
 
-    # Models in which there is nothing to observe do not exist.
-    observed_: Floats
+    observed_: Observed
     reference_: Floats
     moves_: Moves | None = None
     about_: str = ""  # what the first question is about, in words
@@ -259,9 +279,9 @@ class StationaryAverage(TransitionEstimator):
             states = decoded(self.coding_, moves.state)
             found = np.asarray(given(np.asarray(states)[:, None] if is_1d(states) else states))
             return as_column("what the observable says", found, len(moves))
-        count, rows = len(np.asarray(given)), len(moves)
-        if moves.given is not None and count == rows + self.left_out_:
-            given = np.asarray(given)[moves.given]
+        rows = self.observed_.rows
+        if moves.given is not None and len(np.asarray(given)) == rows + self.left_out_:
+            return as_column("observable", np.asarray(given)[moves.given], len(moves))
         return as_column("observable", given, rows)
 
     def _asked(self, table: Table, rows: int) -> Floats:
@@ -296,13 +316,14 @@ class StationaryAverage(TransitionEstimator):
     def _fit_first(self, table: Table) -> Any:
         problem = super()._fit_first(table)
         self.reference_ = np.asarray(problem.reference)
-        self.moves_, self.observed_ = self._moves(problem, table), problem.source.table["reward"]
+        self.moves_, self.observed_ = self._moves(problem, table), Observed.of(problem.source.table["reward"])
         return problem
 
     def _fit_more(self, table: Table) -> Any:
         problem = super()._fit_more(table)
-        self.moves_ = None if self.moves_ is None else self.moves_.joined(self._moves(problem, table))
-        self.observed_ = np.concatenate([self.observed_, problem.source.table["reward"]])
+        more = self._moves(problem, table)
+        self.moves_ = None if self.moves_ is None else self.moves_.joined(more).sampled(self._seed())
+        self.observed_ = self.observed_ + Observed.of(problem.source.table["reward"])
         return problem
 
     def _moves(self, problem: Any, table: Table) -> Moves:
@@ -310,7 +331,8 @@ class StationaryAverage(TransitionEstimator):
         own = problem.source.table
         nowhere = np.zeros(len(own["state"]), dtype=int)
         labels = self._groups(table, len(nowhere))
-        return Moves(own["state"], own["next_state"], nowhere, nowhere, labels, given=table.given)
+        moves = Moves(own["state"], own["next_state"], nowhere, nowhere, labels, given=table.given)
+        return moves.sampled(self._seed())
 
     def _main_question(self) -> Question:
         return Question(self.about_, ((1.0, self._functional),))
@@ -319,14 +341,14 @@ class StationaryAverage(TransitionEstimator):
         fit = self.paths_
         if fit is None:
             return super()._main_answer()
-        asked, scale = self._functional, float(np.std(self.observed_))
+        asked, scale = self._functional, self.observed_.deviation
         estimates = fit.candidates.ask([(1.0, asked)])
         found = LongRun(estimates, fit.candidates, float(fit.freedom), fit.overlap(asked), scale)
         probable = "probability" in self.about_
         return found.answer(self.about_, positive=probable, most=1.0 if probable else None)
 
     def _findings(self, headline: Answer) -> Findings:
-        found, plain = super()._findings(headline), float(np.mean(self.observed_))
+        found, plain = super()._findings(headline), self.observed_.mean
         worth = "" if headline.effective is None else f", and weighed are worth {headline.effective:.0%} of them"
         remark = (
             f"The plain mean over the rows is {format_number(plain)}; they need not start where the process is in the "

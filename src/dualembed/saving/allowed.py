@@ -75,6 +75,7 @@ PARTS: dict[str, dict[str, str]] = {
         "estimators.effects": "Place",
         "estimators.learning": "RowSample",
         "estimators.moves": "Moves",
+        "estimators.stationary_average": "Observed",
         "estimators.weighting": "Weighting",
         "saving.migrations": "Stream",
     },
