@@ -140,7 +140,7 @@ def test_weights_are_a_column_by_name_and_count_or_weigh(table: Path, capsys: Sh
     assert fit(table, "--formula", TEXT, "--weight", "wt", "--weighting", "census") == 2
     assert "--weighting must be one of auto, frequency, survey, not 'census'" in refusal(capsys)
     assert fit(table, "--formula", TEXT, "--weight", "kind") == 2
-    assert "--weight" in refusal(capsys)
+    assert "--sample-weight needs numbers, but the column 'kind' holds" in refusal(capsys)
 
 
 def test_a_column_called_weight_is_no_weight_unless_it_is_said_to_be(table: Path, capsys: Shown) -> None:

@@ -23,9 +23,12 @@ def test_rows_that_arrive_in_parts_give_nearly_the_same(name: str) -> None:
     model = clone(estimator)
     for part in range(3):
         model.partial_fit(**{role: np.asarray(column)[part::3] for role, column in data.items()})
-    assert model.diagnostics_.rows == ROWS
+    assert model.diagnostics_.rows == fitted(name).diagnostics_.rows
     whole, errors = fitted(name).predict(*asked, return_std=True)
-    assert np.max(np.abs(model.predict(*asked) - whole) / errors) < 1.5
+    found = model.predict(*asked)
+    if name == "stationary":  # whose values are up to a constant, which follows from a state among the first rows
+        whole, found = whole - whole[0], found - found[0]
+    assert np.max(np.abs(found - whole) / errors) < 1.5
 
 
 def test_coefficients_follow_rows_that_arrive_later() -> None:

@@ -161,7 +161,7 @@ def lstdq(now: Floats, following: Floats, rewards: Floats, discount: float, *, r
 
     Examples
     --------
-    >>> lstdq(np.eye(2), np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([0.0, 1.0]), 0.5).tolist()
+    >>> lstdq(np.eye(2), np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([0.0, 1.0]), 0.5).round(8).tolist()
     [1.0, 2.0]
     """
     cross = now.T @ (now - discount * following) / len(now)

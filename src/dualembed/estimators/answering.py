@@ -16,6 +16,7 @@ from dualembed.answers.question import answer_from_paths, answer_from_spreads, s
 from dualembed.data.coding import Coding
 from dualembed.estimates import check_level, format_estimate, format_number
 from dualembed.estimators.learning import Learner, RowSample
+from dualembed.linear.moment_fit import MomentFit
 from dualembed.plot.surface import Axis, axes_of, describe_point, middle_of
 from dualembed.threads import on_one_thread
 from dualembed.tuning import SEARCH
@@ -210,7 +211,8 @@ class Answering(Learner):
             return found - half, found + half
         lower, upper = zip(*(spread.band(points, level) for spread in self._spreads()), strict=True)
         low, high = np.min(lower, axis=0), np.max(upper, axis=0)
-        if points.shape[1] == 1 or self.primal != "auto" or self._is_line:
+        averaged = isinstance(self.solution_, MomentFit) and self.solution_.prior is not None
+        if points.shape[1] == 1 or not averaged or self._is_line:
             return low, high
         more = (SEARCH.wider_band - 1) * (high - low) / 2
         return low - more, high + more

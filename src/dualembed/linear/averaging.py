@@ -88,6 +88,10 @@ class Groups(NamedTuple):
         """The number (n,) of each row's left-out group."""
         return np.asarray(self.into[self.numbers])
 
+    def among(self, rows: Integers) -> Groups:
+        """Those of some of the rows, or of all in another order."""
+        return self._replace(numbers=self.numbers[rows])
+
 
 def assign_groups(rows: Rows, labels: ArrayLike | None, rng: np.random.Generator) -> Groups:
     """At most forty groups, in at most ten that are left out together.

@@ -83,9 +83,8 @@ def choose_by_evidence(
         weighed = dataclasses.replace(weighed, features=TransformedMap(primal, weighed.features.transform))
         dual_penalty, predicting = prediction_penalty(sums)
         slopes = weighed.slopes if np.all(sample.weights >= 0) else None
-        few = SEARCH.few_moments_of_trends if weighed.prior.is_trend else SEARCH.few_moments
-        penalty = weighed.variance / sums.rows
-        sums, multiplying = choose_products(weighed.sums, penalty, dual_penalty, slopes=slopes, few=few)
+        penalty, is_trend = weighed.variance / sums.rows, weighed.prior.is_trend
+        sums, multiplying = choose_products(weighed.sums, penalty, dual_penalty, slopes=slopes, is_trend=is_trend)
         if partially_linear:
             sums, multiplying = sums.merged(), dataclasses.replace(multiplying, answer=FEW_MOMENTS)
         fit = _solve(weighed, dual, sums, dual_penalty, noise=noise)

@@ -16,7 +16,7 @@ from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.path import Average
 from dualembed.linear.sums import gather
-from dualembed.problems.base import TILE, Problem, finite_data
+from dualembed.problems.base import TILE, Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Choice
 from dualembed.solvers.closed_form import AveragedPaths
@@ -172,10 +172,13 @@ def choose_paths(
 ) -> tuple[Saddle, AveragedPaths]:
     """The features of f and the solver for them; from 5,000 rows on kernels are chosen among more of them."""
     asked = None if headline is None else headline.among(groups.numbers)
-    offset = known_part(rows, groups.left_out, count=len(groups.units), rng=rng)
+    order = rows.order()  # in which means and sums do not round as they would in another
+    rows, sorted_groups = rows.some(order), groups.among(order)
+    offset = known_part(rows, sorted_groups.left_out, count=len(groups.units), rng=rng)
     many = len(rows.target) >= SEARCH.screened and rows.points.shape[2] > 1
     screened = many and len(np.unique(rows.points[:, 0], axis=0)) > SEARCH.landmarks
-    shapes = screen(problem, rows, groups, headline=asked, rng=rng) if screened else KERNELS
+    known: dict[str, Any] = {"headline": asked, "rng": rng}
+    shapes = screen(with_rows(problem, order), rows, sorted_groups, **known) if screened else KERNELS
     space = Basis(Stack(tuple(feature_maps(rows, shapes, SEARCH.landmarks, rng))))
     return Saddle(problem, space, space), AveragedPaths(groups, headline, offset, judged=screened)
 

@@ -98,7 +98,7 @@ def _ridge_errors(dual: Floats, cross: Floats, new_dual: Floats, new_cross: Floa
 
 
 def choose_products(
-    sums: Sums, penalty: float, dual_penalty: float, *, slopes: Integers | None = None, few: float = SEARCH.few_moments
+    sums: Sums, penalty: float, dual_penalty: float, *, slopes: Integers | None = None, is_trend: bool = False
 ) -> tuple[Sums, Choice]:
     """The sums of the folds, or of all rows as one, and the choice in words.
 
@@ -107,8 +107,8 @@ def choose_products(
     are free of it. Where there is more noise than signal in some direction of f they are not positive, and to solve
     with them does more harm than the bias. In regressions, where f enters with weights of one sign, few moments are no
     harm if they tell enough of the columns of f: there, `slopes` are the places of these among the features, whose
-    share of noise in the normal matrix is what products of all rows have above those across folds. Up to `few` moments
-    a row are few.
+    share of noise in the normal matrix is what products of all rows have above those across folds. Where
+    f is a polynomial, `is_trend`, more moments are few, and more noise is no harm.
     """
     system = MomentSystem(sums, dual_penalty)
     lowest = float(system.spectrum[0]) / penalty if penalty > 0 else -np.inf
@@ -123,7 +123,9 @@ def choose_products(
         )
         noise = float(np.max(1 - parts / np.maximum(whole, np.finfo(float).tiny)))
         numbers[NOISE_SHARE] = noise
-        harmless = numbers["moments a row"] <= few and noise <= SEARCH.some_noise
+        few = SEARCH.few_moments_of_trends if is_trend else SEARCH.few_moments
+        least = SEARCH.some_noise_of_trends if is_trend else SEARCH.some_noise
+        harmless = numbers["moments a row"] <= few and noise <= least
         across = across and not harmless
     answer = "across folds, without many-moment bias" if across else "all rows together"
     return sums if across else sums.merged(), Choice("products of moments", answer, numbers)

@@ -32,7 +32,7 @@ from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MixturePrior, MomentFit, Spread
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import MomentSystem
-from dualembed.problems.base import Problem, iter_terms
+from dualembed.problems.base import Problem, iter_terms, with_rows
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.spaces.base import Layout
@@ -333,8 +333,11 @@ class AveragedPaths(Solver):
         if rows is None:
             raise checks.InputError(NO_TRANSITIONS)
         groups = self.groups if isinstance(self.groups, Groups) else assign_groups(rows, self.groups, rng)
-        places, visits = sample_places(rows.points[:, 0], np.ones(len(rows.target)), rng)
         headline = None if self.headline is None else self.headline.among(groups.numbers)
+        # With small ridges the rounding of sums in another order would be seen.
+        order = rows.order()
+        problem, rows, groups = with_rows(problem, order), rows.some(order), groups.among(order)
+        places, visits = sample_places(rows.points[:, 0], np.ones(len(rows.target)), rng)
         known = self.offset, probes_among(places), headline, problem.positive, problem.unbounded
         weighing = Weighing(groups.shares, groups.into, *known)
         features = _parts(key, saddle, rows)
@@ -343,7 +346,7 @@ class AveragedPaths(Solver):
         paths = [weighing.path(each, own) for each, own in zip(features, few, strict=True)]
         weights = weighing.weigh(paths)
         if self.judged:
-            some = rows.order()[rng.permutation(len(rows.target))[: SEARCH.screen_rows]]
+            some = rng.permutation(len(rows.target))[: SEARCH.screen_rows]
             worse = excess(weighing.average(paths, weights), rows.some(some), groups.left_out[some])
             weights = by_merit(weights, worse)
         where = {"places": places, "visits": visits, "scale": deviations(rows.used)}
