@@ -23,6 +23,7 @@ from dualembed.spaces.base import SpaceLike
 FEW_ARRIVALS = 10  # transitions into A or into B, below which probabilities are little more than a guess
 MOST_ARRIVALS = 1000  # that are looked at together
 IN_A, IN_B = 1, 2  # numbers of the sets
+A, B, BOTH = "a (--from)", "b (--to)", "a and b (--from and --to)"  # the parameters, and what the command line has
 
 
 class CommittorRegressor(TransitionEstimator):
@@ -376,7 +377,7 @@ class CommittorRegressor(TransitionEstimator):
         both = found[0] & found[1]
         if both.any():
             raise checks.InputError(
-                f"a and b overlap: {pluralise(int(both.sum()), 'state')} of {len(both):,} lie in both, the first in "
+                f"{BOTH} overlap: {pluralise(int(both.sum()), 'state')} of {len(both):,} lie in both, the first in "
                 f"row {int(np.argmax(both))}; give sets that have no state in common"
             )
         return found[0] * IN_A + found[1] * IN_B
@@ -443,7 +444,7 @@ class CommittorRegressor(TransitionEstimator):
         """Raise where a first fit would learn nothing of a set."""
         if self.__sklearn_is_fitted__():
             return
-        for number, word in ((IN_A, "a"), (IN_B, "b")):
+        for number, word in ((IN_A, A), (IN_B, B)):
             if not np.any(moves.here == number) and not np.any(moves.there == number):
                 raise checks.InputError(
                     f"{word} holds in none of the states and next states of {len(moves):,} rows, so that nothing is "
@@ -452,10 +453,10 @@ class CommittorRegressor(TransitionEstimator):
         outside = moves.here == 0
         if not outside.any():
             raise checks.InputError(
-                f"all {len(moves):,} rows start in a or in b, so that there is nothing between them to learn from; "
+                f"all {len(moves):,} rows start in one of {BOTH}, so that there is nothing between them to learn from; "
                 "give smaller sets, or rows that start outside both"
             )
-        for number, word, constant in ((IN_A, "a", 1), (IN_B, "b", 0)):
+        for number, word, constant in ((IN_A, A, 1), (IN_B, B, 0)):
             if not np.any(moves.there[outside] == number):
                 raise checks.InputError(
                     f"none of the {int(outside.sum()):,} transitions that start outside both sets enters {word}, so "
@@ -486,7 +487,7 @@ class CommittorRegressor(TransitionEstimator):
             [
                 f"only {count} of {self.diagnostics_.rows} transitions from outside both enter {word}, on which all "
                 "probabilities rest; gather more that do, or widen it"
-                for count, word in zip(self.arrivals_, ("a", "b"), strict=True)
+                for count, word in zip(self.arrivals_, (A, B), strict=True)
                 if count < FEW_ARRIVALS
             ]
         )

@@ -23,6 +23,10 @@ def members(coding: Coding, states: Any, given: Any, word: str) -> np.ndarray:
                 f"the {word} must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"
             )
         return inside.astype(np.float64) > 0
+    if np.size(given) == 0:
+        raise checks.InputError(
+            f"the {word} is empty; give the states that are in it, or a function from states to yes or no"
+        )
     if all(column.dtype.kind == "f" for column in columns):
         if isinstance(given, str):
             raise checks.InputError(
@@ -33,6 +37,16 @@ def members(coding: Coding, states: Any, given: Any, word: str) -> np.ndarray:
     if len(columns) > 1:
         raise checks.InputError(f"with categories among several columns the {word} must be a function of states")
     return np.isin(columns[0], np.atleast_1d(np.asarray(given, dtype=object)))
+
+
+def require_some(inside: np.ndarray, word: str) -> np.ndarray:
+    """The flags (n,) of rows that start in a set; refused where none does."""
+    if not inside.any():
+        raise checks.InputError(
+            f"{word} holds in none of the states of {len(inside):,} rows, so that nothing is known of it; give a set "
+            "that some rows start in"
+        )
+    return inside
 
 
 def decoded(coding: Coding, points: np.ndarray) -> Any:
