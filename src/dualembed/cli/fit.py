@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from dualembed.answers.task import Task
+from dualembed.answers.task import Setting, Task
 from dualembed.cli import options
 from dualembed.cli.compare import Compare, check_compare, compared, print_comparison
 from dualembed.cli.effects import By, Derivative, Effect, check_columns, check_effects, lead_with
@@ -61,7 +61,9 @@ class FitRequest:
         given |= {"--categorical": self.categories} if self.categories else {}
         words = ["dualembed", "fit", self.name, str(self.table)]
         words += ["--out", str(self.out)] if self.out else []
-        words += [word for option, value in given.items() for word in (option, str(value))]
+        words += [
+            word for option, value in given.items() for word in ((option,) if value is True else (option, str(value)))
+        ]
         words += [word for name in self.derivatives for word in ("--derivative", name)]
         words += [word for name in self.effects for word in ("--effect", name)]
         words += ["--drop-missing"] if self.drop_missing else []
@@ -123,12 +125,7 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("effect", Effect, default=None)
     yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
-        whole = isinstance(setting.default, int)
-        kind: Any = str if setting.condition or setting.words else int if whole else float
-        number = isinstance(setting.default, float)
-        default = False if setting.default is None else f"{setting.default:g}" if number else str(setting.default)
-        metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None
-        option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
+        option, kind = _option_of(setting)
         yield parameter(setting.name, Annotated[kind | None, option], default=None)
     yield parameter("categorical", Annotated[str | None, _CATEGORICAL], default=None)
     yield parameter("drop_missing", options.DropMissing, default=False)
@@ -141,6 +138,17 @@ def _parameters() -> Iterator[inspect.Parameter]:
     seed = typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")
     yield parameter("seed", Annotated[int, seed], default=0)
     yield parameter("as_json", options.AsJson, default=False)
+
+
+def _option_of(setting: Setting) -> tuple[Any, Any]:
+    """(the option of a setting, the type of its values)."""
+    if isinstance(setting.default, bool):
+        return typer.Option(setting.option, help=setting.help, show_default=False), bool
+    whole, number = isinstance(setting.default, int), isinstance(setting.default, float)
+    default = False if setting.default is None else f"{setting.default:g}" if number else str(setting.default)
+    metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None
+    option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
+    return option, str if setting.condition or setting.words else int if whole else float
 
 
 _OUT = typer.Option(
