@@ -267,7 +267,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(fit: Any, words: str) -> N
     assert "\n" not in str(error.value)
 
 
-def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(moves, "MOST", 500)
     state, following = draws(3000, 1)
     committor, average = de.CommittorRegressor([0], [4]).fit(state, following), de.StationaryAverage()
@@ -278,6 +278,13 @@ def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.Monkey
     assert average.observed_.deviation == pytest.approx(np.std(state))
     low, high = committor.rate().interval()
     assert low < RATE < high
+    monkeypatch.setattr(moves, "MOST_IN_FILES", 200)
+    de.save(committor, tmp_path / "committor")
+    again = de.load(tmp_path / "committor")
+    assert len(again.moves_) == 200
+    assert again.rate() == committor.rate()
+    assert again.predict([1, 2]).tolist() == committor.predict([1, 2]).tolist()
+    assert again.passage_time().stderr > committor.passage_time().stderr
     whole = de.StationaryAverage().fit(state, following)
     answer = whole.mean(state.astype(float))  # of the rows that are kept
     assert answer.interval()[0] < PI @ STATES < answer.interval()[1]

@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from dualembed.answers.task import Setting, Task
+from dualembed.answers.task import Task
 from dualembed.cli import options
 from dualembed.cli.compare import Compare, check_compare, compared, print_comparison
 from dualembed.cli.effects import By, Derivative, Effect, check_columns, check_effects, lead_with
@@ -125,14 +125,19 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("effect", Effect, default=None)
     yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
-        option, kind = _option_of(setting)
+        flag, whole, number = (isinstance(setting.default, each) for each in (bool, int, float))
+        kind: Any = str if setting.condition or setting.words else bool if flag else int if whole else float
+        usual = f"{setting.default:g}" if number else str(setting.default)
+        default = False if flag or setting.default is None else usual
+        metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None
+        option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
         yield parameter(setting.name, Annotated[kind | None, option], default=None)
     yield parameter("categorical", Annotated[str | None, _CATEGORICAL], default=None)
     yield parameter("drop_missing", options.DropMissing, default=False)
     yield parameter("compare", Compare, default=False)
-    yield parameter("solver", Annotated[str, _named(f"One of {', '.join(SOLVERS)}.")], default="auto")
-    yield parameter("primal", Annotated[str, _named("Functions to learn among: auto or linear.")], default="auto")
-    yield parameter("dual", Annotated[str, _named("Functions to test by: auto or linear.")], default="auto")
+    yield parameter("solver", Annotated[str, _SOLVER], default="auto")
+    yield parameter("primal", Annotated[str, _PRIMAL], default="auto")
+    yield parameter("dual", Annotated[str, _DUAL], default="auto")
     report = typer.Option(metavar="FILE.html", help="Write a page about the model.")
     yield parameter("report", Annotated[Path | None, report], default=None)
     seed = typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")
@@ -140,30 +145,18 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("as_json", options.AsJson, default=False)
 
 
-def _option_of(setting: Setting) -> tuple[Any, Any]:
-    """(the option of a setting, the type of its values)."""
-    if isinstance(setting.default, bool):
-        return typer.Option(setting.option, help=setting.help, show_default=False), bool
-    whole, number = isinstance(setting.default, int), isinstance(setting.default, float)
-    default = False if setting.default is None else f"{setting.default:g}" if number else str(setting.default)
-    metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None
-    option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
-    return option, str if setting.condition or setting.words else int if whole else float
-
-
 _OUT = typer.Option(
     metavar="MODEL", help="Keep the model in this file, for `ask`, `predict` and `score`; without it, print the answer."
 )
 _CATEGORICAL = typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does.")
+_SOLVER = typer.Option(metavar="NAME", help=f"One of {', '.join(SOLVERS)}.")
+_PRIMAL = typer.Option(metavar="NAME", help="Functions to learn among: auto or linear.")
+_DUAL = typer.Option(metavar="NAME", help="Functions to test by: auto or linear.")
 _FORMULA = typer.Option(
     metavar="FORMULA",
     help="Of iv: columns by a formula, in place of --x, --y, --instrument and --control: 'y ~ [x ~ z] + controls', or "
     "'y ~ controls | x ~ z'. Terms such as log(a), a:b and C(a) take formulaic; predictions need them as columns.",
 )
-
-
-def _named(text: str) -> Any:
-    return typer.Option(metavar="NAME", help=text)
 
 
 def _check(request: FitRequest) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Answer, Findings, Question, Setting, Task
+from dualembed.answers import Answer, Findings, Question, Setting, Task, Verdict
 from dualembed.data.frames import as_column
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
@@ -124,6 +125,7 @@ class CommittorRegressor(TransitionEstimator):
     arrivals_: tuple[int, int] = (0, 0)
     departures_: tuple[int, int] = (0, 0)
     moves_: Moves | None = None
+    asked_: dict[str, dict[str, Any]] | None = None  # answers of the long run that were asked for
 
     def __init__(
         self,
@@ -334,9 +336,7 @@ class CommittorRegressor(TransitionEstimator):
         Answer
             The rate with its standard error, an interval and a verdict.
         """
-        process, flux = self._flux()
-        found = flux / process.mean(process.moves.times) if process.moves.durations is not None else flux
-        return found.answer("the rate of transitions from A to B", positive=True)
+        return self._once("rate", self._find_rate)
 
     def passage_time(self) -> Answer:
         """The mean time from A to B in the long run: from when A is entered after B until B is reached.
@@ -348,6 +348,23 @@ class CommittorRegressor(TransitionEstimator):
         Answer
             The time with its standard error, an interval and a verdict.
         """
+        return self._once("passage_time", self._find_passage_time)
+
+    def _once(self, name: str, find: Callable[[], Answer]) -> Answer:
+        """The answer of that name, found when it is first asked for: files keep it, but not all that it was made of."""
+        asked = self.asked_ or {}
+        if name not in asked:
+            found = find()
+            asked = self.asked_ = {**asked, name: {**vars(found), "verdict": found.verdict and found.verdict.value}}
+        kept = asked[name]
+        return Answer(**{**kept, "verdict": kept["verdict"] and Verdict(kept["verdict"])})
+
+    def _find_rate(self) -> Answer:
+        process, flux = self._flux()
+        found = flux / process.mean(process.moves.times) if process.moves.durations is not None else flux
+        return found.answer("the rate of transitions from A to B", positive=True)
+
+    def _find_passage_time(self) -> Answer:
         process, flux = self._flux()
         moves = process.moves
         outside = moves.here == 0
@@ -395,7 +412,7 @@ class CommittorRegressor(TransitionEstimator):
         some = arrived[:: -(-len(arrived) // MOST_ARRIVALS)]
         weights = fit.density(representer, some)
         worth = np.sum(weights, axis=0) ** 2 / np.maximum(np.sum(weights**2, axis=0), np.finfo(float).tiny)
-        count = worth * len(arrived) / len(some)
+        count = worth * sum(self.arrivals_) / len(some)  # of all arrivals, of which those kept are a sample
         return np.asarray(np.sqrt(2 * (count + 2) / (count + 4) ** 3))
 
     def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
@@ -467,6 +484,7 @@ class CommittorRegressor(TransitionEstimator):
         problem = super()._fit_first(table)
         moves = self._moves(table)
         self.moves_, self.arrivals_, self.departures_ = moves.sampled(self._seed()), (0, 0), moves.departures
+        self.asked_ = None
         self._count(problem)
         return problem
 
@@ -474,6 +492,7 @@ class CommittorRegressor(TransitionEstimator):
         problem = super()._fit_more(table)
         more, before = self._moves(table), self.departures_
         self.moves_ = None if self.moves_ is None else self.moves_.joined(more).sampled(self._seed())
+        self.asked_ = None
         self.departures_ = before[0] + more.departures[0], before[1] + more.departures[1]
         self._count(problem)
         return problem
