@@ -16,8 +16,13 @@ def members(coding: Coding, states: Any, given: Any, word: str) -> np.ndarray:
     """Whether each state (n,) is in the set; `word` is the parameter that the set was given as."""
     columns = coding.in_order(states, renamed=True)
     if callable(given):
-        known = coding.renamed(np.asarray(states) if isinstance(states, list) else states)
-        inside = np.asarray(given(np.asarray(known)[:, None] if is_1d(known) else known))
+        known = coding.renamed(states)
+        known = np.asarray(known) if isinstance(known, list) else known
+        inside = np.asarray(
+            given(
+                np.asarray(known)[:, None] if is_1d(known) else np.asarray(known) if isinstance(known, list) else known
+            )
+        )
         if inside.shape != (len(columns[0]),):
             raise checks.InputError(
                 f"the {word} must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"
