@@ -59,6 +59,14 @@ class FeatureMap(eqx.Module):
         features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
         return weights * features[:, 0] if count == 1 else np.einsum("nk,nkm->nm", weights, features)
 
+    def plain(self) -> FeatureMap:
+        """Features that take less time, of which these are sums: what `from_plain` makes of them."""
+        return self
+
+    def from_plain(self, values: Floats) -> Floats:
+        """Numbers (..., m) for these features from those (..., p) for the plain ones, in which they are linear."""
+        return values
+
     def averaged(self, points: Floats) -> Floats:
         """The mean of φ over each of G sets of points (G, n, d), (G, m), in NumPy."""
         sets, count, width = points.shape

@@ -178,11 +178,12 @@ class TrendedLandmarks(FeatureMap):
     """ψ(x) = (1, z/√d, pairs of coordinates, K_mm^(-1/2) k_m(z)) of z = (x - centre)/scale, the pairs where `curved`.
 
     The first feature is the constant, which nobody should penalise. A ridge on the others is the kernel's own norm.
+    Plain ones have no whitener: kernel values themselves.
     """
 
     kernel: Kernel
     landmarks: AnyArray  # (m, d), values of z
-    whitener: AnyArray  # (m, r)
+    whitener: AnyArray | None  # (m, r)
     centre: AnyArray  # (d,)
     scale: AnyArray  # (d,)
     curved: bool = eqx.field(default=False, static=True)
@@ -195,18 +196,35 @@ class TrendedLandmarks(FeatureMap):
     @property
     def size(self) -> int:
         """The number of features."""
+        return self._straight + (len(self.landmarks) if self.whitener is None else self.whitener.shape[1])
+
+    @property
+    def _straight(self) -> int:
+        """The number of features that are not the kernel's."""
         d = self.dimension
-        return 1 + d + (d * (d + 1) // 2 if self.curved else 0) + self.whitener.shape[1]
+        return 1 + d + (d * (d + 1) // 2 if self.curved else 0)
 
     def __call__(self, xs: AnyArray) -> AnyArray:
         """The features (n, size) at points (n, d)."""
         xp: Any = jnp if isinstance(xs, jax.Array) else np
         zs = (xs - self.centre) / self.scale
-        return xp.concatenate([*self._trend(xp, zs), self.kernel.gram(zs, self.landmarks) @ self.whitener], axis=1)
+        values = self.kernel.gram(zs, self.landmarks)
+        return xp.concatenate(
+            [*self._trend(xp, zs), values if self.whitener is None else values @ self.whitener], axis=1
+        )
+
+    def plain(self) -> TrendedLandmarks:
+        """The trend and the kernel values: whitening takes longer than both where there are many rows."""
+        return TrendedLandmarks(self.kernel, self.landmarks, None, self.centre, self.scale, self.curved)
+
+    def from_plain(self, values: Floats) -> Floats:
+        """Kernel values whitened."""
+        straight, smooth = values[..., : self._straight], values[..., self._straight :]
+        return values if self.whitener is None else np.concatenate([straight, smooth @ self.whitener], axis=-1)
 
     def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at points (n, d), (n, p): few functions need no whitened features."""
-        if len(weights) > self.whitener.shape[1]:
+        if self.whitener is None or len(weights) > self.whitener.shape[1]:
             return super().combined(xs, weights)
         zs = (xs - self.centre) / self.scale
         trend = np.concatenate(self._trend(np, zs), axis=1)
@@ -218,8 +236,7 @@ class TrendedLandmarks(FeatureMap):
         zs = (points.reshape(-1, points.shape[2]) - self.centre) / self.scale
         trend = np.concatenate(self._trend(np, zs), axis=1)
         values = np.asarray(self.kernel.gram(zs, self.landmarks))
-        means = [each.reshape(*points.shape[:2], -1).mean(axis=1) for each in (trend, values)]
-        return np.concatenate([means[0], means[1] @ self.whitener], axis=1)
+        return self.from_plain(np.concatenate([trend, values], axis=1).reshape(*points.shape[:2], -1).mean(axis=1))
 
     def _trend(self, xp: Any, zs: AnyArray) -> list[AnyArray]:
         """The features that are not the kernel's."""
@@ -263,6 +280,16 @@ class ActionFeatures(FeatureMap):
         """The features (n, size) at pairs (n, d + a)."""
         features = self.base(xs[:, : self.base.dimension])
         return (features[:, :, None] * self._mixed(xs)[:, None]).reshape(len(xs), -1)
+
+    def plain(self) -> ActionFeatures:
+        """Those of the base's plain features."""
+        return ActionFeatures(self.base.plain(), self.codes, self.mixing)
+
+    def from_plain(self, values: Floats) -> Floats:
+        """The base's own for each action."""
+        by_action = np.swapaxes(values.reshape(*values.shape[:-1], -1, self.mixing.shape[1]), -1, -2)
+        whitened = np.swapaxes(self.base.from_plain(by_action), -1, -2)
+        return whitened.reshape(*values.shape[:-1], -1)
 
     def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at pairs (n, d + a), (n, p), each the base's functions of the action."""
