@@ -95,9 +95,11 @@ def test_what_is_best_beyond_doubt_is_worth_what_it_is_alone(comparison: Any) ->
 def test_strange_names_and_actions_are_told_in_one_sentence(comparison: Any) -> None:
     with pytest.raises(de.checks.InputError, match="there is no policy 'sometimes'; there are never, coin, always"):
         comparison.difference("always", "sometimes")
-    three = {"two": taking(0.5), "three": lambda states: np.full((len(states), 3), 1 / 3)}
+    three = {"two": taking(0.5), "three": lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1))}
     with pytest.raises(de.checks.InputError, match="choose among different actions"):
         de.compare(log(), three)
+    with pytest.raises(de.checks.InputError, match="takes the action 2, which the log never shows"):
+        de.compare(log(), {"three": lambda states: np.full((len(states), 3), 1 / 3)})
     with pytest.raises(de.checks.InputError, match="must be a dictionary of states"):
         de.compare({"states": [0.0]}, {"two": taking(0.5)})
     with pytest.raises(de.checks.InputError, match="dictionary from names to policies"):

@@ -17,7 +17,7 @@ from dualembed import checks
 from dualembed.data.columns import select_columns
 from dualembed.data.frames import Frame, columns_of, levels_of, names_of, select
 from dualembed.data.gaussian_policy import GaussianPolicy
-from dualembed.data.probabilities import check_distributions, numbers
+from dualembed.data.probabilities import action_numbers, check_distributions, numbers
 
 FORMS = (
     "a function of states, an object with predict_proba or predict, a GaussianPolicy, a dictionary from states to "
@@ -197,6 +197,22 @@ def is_names(policy: Any) -> bool:
     return isinstance(policy, list) and bool(policy) and all(isinstance(each, str) for each in policy)
 
 
+def at_positions(form: Any, source: Any) -> Any:
+    """A policy by tables (n, A, L), as OBP's action_dist is, at the position of each row; any other as it is."""
+    if not isinstance(form, RowPolicy) or np.ndim(form.states) != 3 or np.shape(form.states)[2] == 1:
+        return form
+    given = source.get("position") if isinstance(source, Mapping) else None
+    table = np.asarray(form.states)
+    if given is None:
+        raise checks.InputError(
+            f"the policy has probabilities at {table.shape[2]} positions, but the log does not say which was filled; "
+            "give position with it, a number from 0 for each row, or the table of one position, (n, actions)"
+        )
+    _check_rows(table, len(given))
+    own = action_numbers(given, table.shape[2], len(table), name="position")
+    return RowPolicy(table[np.arange(len(table)), :, own])
+
+
 def named_rows(policy: Any, source: Any, *, follows: bool) -> RowPolicy:
     """A policy by names of columns of a frame or a dictionary: "p_*", "p_left,p_right", or a list of names.
 
@@ -273,9 +289,11 @@ def labelled(shares: np.ndarray, labels: tuple[Any, ...]) -> Choices:
 def choices_of(given: Any, rows: int) -> Choices:
     """Choices from probabilities (n, A) of actions numbered from 0, or from actions (n,) or (n, a).
 
-    A table whose rows do not look like probabilities holds actions of several numbers.
+    A table whose rows do not look like probabilities holds actions of several numbers, and one of a single position
+    may have an axis for it, (n, A, 1).
     """
     found = np.asarray(given)
+    found = found[:, :, 0] if found.ndim == 3 and found.shape[2] == 1 else found
     if found.ndim not in (1, 2):
         raise checks.InputError(
             "policy must give an action, or probabilities of all, for each state, (n,) or (n, actions), but gave "
@@ -339,20 +357,50 @@ def settled(choices: Choices, levels: Sequence[Any], *, discrete: bool) -> Choic
         return labelled(choices.shares, tuple(levels))
     if choices.labels is None or not discrete:
         return choices
-    taken = np.any(choices.shares > 0, axis=0)
-    known = np.array([label in levels for label in choices.labels])
-    strange = next((label for label, seen in zip(choices.labels, known | ~taken, strict=True) if not seen), None)
-    if strange is not None:
-        raise checks.InputError(
-            f"the policy takes the action {strange!r}, which the log never shows (there are "
-            f"{checks.some(map(str, levels))}){checks.nearest(str(strange), map(str, levels))}"
-        )
+    strange = _strange(choices, levels)
+    if strange:
+        raise never_shown(strange, levels)
     places = {label: place for place, label in enumerate(choices.labels)}
     shares = np.zeros((len(choices.shares), len(levels)))  # of all actions in their order, however they were given
     for place, level in enumerate(levels):
         if level in places:
             shares[:, place] = choices.shares[:, places[level]]
     return Choices(shares, tuple(levels))
+
+
+def check_shown(choices: Choices, actions: Any, *, rows: Any = None) -> None:
+    """Raise where a policy takes an action, in some of these rows (n,), that is not among the logged ones."""
+    given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
+    own = levels_of(given[:, 0] if given.ndim == 2 else given)
+    levels = sorted(set(own.tolist()), key=lambda level: (str(type(level)), level))
+    if choices.numbered and any(isinstance(level, str) for level in levels):
+        return  # whose labels are refused where they are needed
+    if rows is not None:
+        acts = None if choices.actions is None else choices.actions[rows]
+        choices = choices._replace(shares=choices.shares[rows], actions=acts)
+    strange = _strange(choices, levels)
+    if strange:
+        raise never_shown(strange, levels)
+
+
+def _strange(choices: Choices, levels: Sequence[Any]) -> list[Any]:
+    """The actions that a policy takes with some probability, and that are not among the known ones."""
+    if choices.labels is None:
+        own = levels_of(np.asarray(choices.actions)[:, 0]).tolist()
+        return list(dict.fromkeys(each for each in own if each not in levels))
+    taken = np.any(choices.shares > 0, axis=0)
+    return [label for label, some in zip(choices.labels, taken, strict=True) if some and label not in levels]
+
+
+def never_shown(strange: Sequence[Any], levels: Sequence[Any]) -> checks.InputError:
+    """The refusal of actions that a policy takes and the log does not show."""
+    known = [str(level) for level in levels]
+    what = f"the action {strange[0]!r}" if len(strange) == 1 else f"the actions {checks.some(map(repr, strange))}"
+    hint = checks.nearest(str(strange[0]), known) if isinstance(strange[0], str) else ""
+    return checks.InputError(
+        f"the policy takes {what}, which the log never shows (there are {checks.some(known)}){hint}; give it no "
+        "probability, or a log in which it was tried"
+    )
 
 
 def taken_shares(choices: Choices, actions: np.ndarray) -> np.ndarray:

@@ -81,6 +81,7 @@ class Table:
         >>> Table.whole({"state": [0.0], "reward": [1.0], "next_state": [1.0]}).rewards
         [1.0]
         """
+        from dualembed.data.formats import is_bandit
         from dualembed.data.logs import is_log, log
 
         if isinstance(source, Table):
@@ -89,12 +90,25 @@ class Table:
         if not isinstance(columns, Mapping) or not {"state", "next_state"} <= set(columns):
             return None
         known = {role.name: columns[role.word] for role in ROLES.values() if role.word in columns}
-        return Table(known, source=source if columns is source else None)
+        # Of a bandit's feedback rows stay as they are, so that policies may be by its names.
+        same = columns is source or (isinstance(source, Mapping) and is_bandit(source))
+        return Table(known, source=source if same else None)
 
     def __getattr__(self, role: str) -> Any:
         if role not in ROLES:
             raise AttributeError(f"{role} is no role of columns")
         return self.columns.get(role)
+
+    @property
+    def ended(self) -> np.ndarray | None:
+        """Whether each row (n,) is one after which nothing follows; None where that is not said, or not in numbers."""
+        if self.terminated is None:
+            return None
+        given = np.asarray(self.terminated)
+        try:
+            return np.asarray(given.astype(np.float64).reshape(len(given), -1)[:, 0] > 0)
+        except (TypeError, ValueError):  # which is refused when marks are read
+            return None
 
     def arranged(self, derives: Collection[str] = ("next_states",)) -> Table:
         """With rows of an episode in the order of time, where that is given, and with next states, where they are not.
