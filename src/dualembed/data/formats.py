@@ -113,7 +113,8 @@ def _check_needed(source: Any, found: Fields, given: Mapping[str, Any]) -> None:
             "dones do not tell an end from a time limit, after which the value goes on; give terminals and timeouts"
         )
     ours = any(name.startswith("state") for name in given)
-    needed = ("observations", "rewards") if ours else ("observations", "actions", "rewards")
+    needed = ("observations",) if "next_observations" in found else ("observations", "rewards")
+    needed = needed if ours else ("observations", "actions", "rewards")
     if not ends or not {*needed} <= {*found}:
         raise unknown(source, list(given))
 

@@ -107,6 +107,15 @@ def stacked(first: Any, second: Any) -> Any:
     return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
+def stacked_frames(tables: Sequence[Any]) -> Any:
+    """The rows of frames of the same columns below each other, in a frame of the first one's library."""
+    known = [_narwhals(each) for each in tables]
+    if all(each.schema == known[0].schema for each in known):
+        return nw.concat(known).to_native()
+    columns = {name: np.concatenate([each[name].to_numpy() for each in known]) for name in known[0].columns}
+    return nw.from_dict(columns, backend=known[0].implementation).to_native()
+
+
 def count_rows(table: Any) -> int:
     """How many rows a table or a column has."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):

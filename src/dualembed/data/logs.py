@@ -33,7 +33,6 @@ FILES = (
     ".feather",
 )
 IN_ORDER = 0.5  # share of rows that lead to the next one, from which on those that do not are ends of episodes
-WORDS = ("state", "next_state")  # of columns that `log` has read already
 
 
 def is_log(source: Any) -> bool:
@@ -92,11 +91,8 @@ def log(source: Any) -> Columns:
     """
     if isinstance(source, (str, os.PathLike)):
         source = _opened(source)
-    if isinstance(source, Mapping) and {*WORDS, "episode", "terminated"} <= {*source}:
-        return {str(name): np.asarray(column) for name, column in source.items()}  # read already
     if is_frame(source):
-        frame = Frame.of(source)
-        source = {name: _column_array(column) for name, column in zip(frame.names or [], frame.columns, strict=True)}
+        source = _columns_of(source)
     parts = [part for part in _parts(source) if len(part["state"])]
     if not parts:
         raise checks.InputError("the log has no transitions in it; give one with at least two steps in an episode")
@@ -124,6 +120,12 @@ def _opened(name: str | os.PathLike[str]) -> Any:
         check_exists(path)
         return read_file(path)
     return _minari_dataset(name)
+
+
+def _columns_of(source: Any) -> dict[str, Any]:
+    """The columns of a frame by their names."""
+    frame = Frame.of(source)
+    return {name: _column_array(column) for name, column in zip(frame.names or [], frame.columns, strict=True)}
 
 
 def _column_array(column: Any) -> Any:
@@ -174,10 +176,21 @@ def _listed(source: Sequence[Any]) -> Iterator[Columns]:
         if isinstance(each, np.ndarray):
             states = _vectors(f"trajectory {number}", each)
             yield {"state": states[:-1], "next_state": states[1:]}
+        elif is_frame(each):
+            yield _episode(_by_time(fields_of(_columns_of(each), alone=True)))
         elif isinstance(each, Mapping) or is_rllib_episode(each) or hasattr(each, "observations"):
             yield _episode(fields_of(each, alone=True))
         else:
             raise unknown(each, [])
+
+
+def _by_time(fields: Fields) -> Fields:
+    """The columns of one episode in the order of time, where that is there."""
+    if "times" not in fields:
+        return fields
+    label = np.zeros(len(fields["times"]))
+    ordered = _in_order({**fields, "episodes": label}, len(label))[0]
+    return {name: column for name, column in ordered.items() if name != "episodes"}
 
 
 def _flat(fields: Fields) -> Iterator[Columns]:
