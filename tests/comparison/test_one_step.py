@@ -213,3 +213,16 @@ def test_actions_that_the_log_never_shows_must_have_no_probability() -> None:
             de.compare(log, {"a": policy})
     with pytest.raises(de.InputError, match="takes the action 2, which the log never shows"):
         de.compare(log, {"a": np.full(ROWS, 2)})
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_one_policy_and_itself_differ_by_nothing(logged: bool) -> None:
+    """Where propensities are estimated, too: what that changes is the same for both."""
+    log = bandit(0)
+    if not logged:
+        del log["propensities"]
+    near = 0.98 * steep(log["states"]) + 0.02 * shares(log["states"])
+    found = de.compare(log, {"a": steep, "b": steep, "near": near})
+    same = found.difference("a", "b")
+    assert (same.value, same.stderr) == (0.0, 0.0)
+    assert 0 < found.difference("a", "near").stderr < 0.1 * found.values["a"].stderr

@@ -104,3 +104,35 @@ def test_strange_names_and_actions_are_told_in_one_sentence(comparison: Any) -> 
         de.compare({"states": [0.0]}, {"two": taking(0.5)})
     with pytest.raises(de.checks.InputError, match="dictionary from names to policies"):
         de.compare(log(), [taking(0.5)])
+
+
+def test_one_policy_and_itself_differ_by_nothing() -> None:
+    found = de.compare(
+        log(), {"coin": taking(0.5), "toss": taking(0.5), "logged": None, "again": None}, discount=DISCOUNT
+    )
+    for pair in (("coin", "toss"), ("logged", "again")):
+        answer = found.difference(*pair)
+        assert (answer.value, answer.stderr) == (0.0, 0.0)
+    assert found.difference("coin", "logged").stderr > 0
+
+
+def test_the_error_of_a_small_difference_is_small_and_covers() -> None:
+    """What ridges leave in both values is left in both alike: of 2 in 100 other actions the error is a tenth."""
+    policies = {"coin": taking(0.5), "near": taking(0.52), "far": taking(0.9)}
+    found = de.compare(log(), policies, discount=DISCOUNT)
+    near, far = found.difference("near", "coin"), found.difference("far", "coin")
+    assert near.stderr < 0.1 * far.stderr
+    assert near.stderr < 0.05 * found.values["coin"].stderr
+    rows = {row["what"]: row for row in found.table() if row["estimator"] == "debiased"}
+    for name, share in (("coin minus near", -0.02), ("coin minus far", -0.4)):
+        assert rows[name]["lower"] < share / (1 - DISCOUNT) < rows[name]["upper"]
+
+
+def test_whatever_log_reads_is_compared() -> None:
+    columns = log()
+    rows = np.split(np.arange(EPISODES * STEPS), EPISODES)
+    policies = {"coin": taking(0.5), "logged": None}
+    names = ("states", "actions", "rewards", "next_states")
+    wanted = de.compare(columns, policies, discount=DISCOUNT).text()
+    listed = [{name: columns[name][own] for name in names} for own in rows]
+    assert de.compare(listed, policies, discount=DISCOUNT).text() == wanted

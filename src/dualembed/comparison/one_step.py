@@ -13,7 +13,7 @@ from dualembed.answers import Answer, Verdict
 from dualembed.answers.answer import judge
 from dualembed.arrays import Floats, Integers
 from dualembed.baselines.off_policy import clustered, doubly_robust, importance_sampling
-from dualembed.comparison.compared import Compared
+from dualembed.comparison.compared import Anew, Compared
 from dualembed.data.coding import Coding
 from dualembed.data.frames import as_column, count_rows, group_numbers, levels_of
 from dualembed.data.policy_forms import (
@@ -162,7 +162,7 @@ def _value(rounds: Rounds, choices: Choices | None) -> Compared:
     if choices is None:
         scores, ratios = rewards, np.ones(len(rewards))
         rivals = {"mean of rewards": Estimate(float(rewards.mean()), clustered(rewards, units))}
-        return _compared(rounds, scores, ratios, rivals)
+        return _compared(rounds, scores, ratios, rivals, None)._replace(anew=_anew(rounds))
     taken = taken_shares(choices, rounds.actions)
     ratios = taken / rounds.behaviour.values
     if not ratios.any():
@@ -171,9 +171,9 @@ def _value(rounds: Rounds, choices: Choices | None) -> Compared:
         )
     predicted, direct, whole = _predictions(rounds, choices)
     scores = _scores(rewards, ratios, predicted, direct, rounds.groups)
-    again = _estimated_again(rounds, taken, predicted, direct)
+    anew = _anew(rounds, taken, predicted, direct)
     rivals = _rivals(rounds, taken, ratios, direct_value(whole, rounds.groups))
-    return _compared(rounds, scores, ratios, rivals, again)
+    return _compared(rounds, scores, ratios, rivals, anew)
 
 
 def _predictions(rounds: Rounds, choices: Choices) -> tuple[Floats, Floats, Floats]:
@@ -225,18 +225,27 @@ def _scores(rewards: Floats, ratios: Floats, predicted: Floats, direct: Floats, 
     return found
 
 
-def _estimated_again(rounds: Rounds, taken: Floats, predicted: Floats, direct: Floats) -> float:
-    """The variance of the value where propensities are estimated anew without each group; 0 where they were logged."""
+def _anew(rounds: Rounds, *policy: Floats) -> Anew | None:
+    """The value with propensities that are estimated anew without each group; None where they were logged.
+
+    A `policy` is the probabilities of what was taken, and the rewards predicted of that and of the policy, each (n,);
+    without it the value is that of the policy that made the log.
+    """
     known = rounds.behaviour
     if known.replicates is None or known.groups is None:
-        return 0.0
-    ratios = taken / known.values
-    values = [float(_scores(rounds.rewards, ratios, predicted, direct, rounds.groups).mean())]
-    for group, propensities in enumerate(known.replicates):
-        kept = known.groups != group
-        parts = (each[kept] for each in (rounds.rewards, taken / propensities, predicted, direct, rounds.groups))
-        values.append(float(_scores(*parts).mean()))
-    return float(jackknife(np.array(values), np.bincount(known.groups) / len(known.groups)))
+        return None
+    every = [
+        np.ones(len(rounds.rewards), dtype=bool),
+        *(known.groups != group for group in range(len(known.replicates))),
+    ]
+    values = []
+    for kept, propensities in zip(every, [known.values, *known.replicates], strict=True):
+        scores = rounds.rewards[kept]
+        if policy:
+            taken, predicted, direct = (each[kept] for each in policy)
+            scores = _scores(scores, taken / propensities[kept], predicted, direct, rounds.groups[kept])
+        values.append(float(scores.mean()))
+    return Anew(np.array(values), np.bincount(known.groups) / len(known.groups))
 
 
 def direct_value(whole: Floats, groups: Integers) -> Estimate:
@@ -269,7 +278,7 @@ def _rivals(rounds: Rounds, taken: Floats, ratios: Floats, direct: Estimate) -> 
 
 
 def _compared(
-    rounds: Rounds, scores: Floats, ratios: Floats, rivals: Mapping[str, Estimate], again: float = 0.0
+    rounds: Rounds, scores: Floats, ratios: Floats, rivals: Mapping[str, Estimate], anew: Anew | None
 ) -> Compared:
     """The mean of scores as an answer, with how it varies by rows and without each left-out group."""
     units = np.arange(len(scores)) if rounds.labels is None else rounds.labels
@@ -278,7 +287,7 @@ def _compared(
     totals = np.bincount(np.unique(units, return_inverse=True)[1], scores - value) / len(scores)
     plain = clustered(scores, units)
     replicates = np.array([scores[rounds.groups != each].mean() for each in range(int(rounds.groups.max()) + 1)])
-    stderr = float(np.sqrt(max(plain**2, again)))
+    stderr = max(plain, 0.0 if anew is None else float(np.sqrt(jackknife(anew.values, anew.shares))))
     used = overlap(ratios)
     fit = rounds.model.paths_
     size = max(abs(value), 0.0 if fit is None else fit.size, np.finfo(float).tiny)
@@ -298,4 +307,4 @@ def _compared(
         effective=used.share,
         because=judged.because,
     )
-    return Compared(answer, spread, rounds.shares, rivals, used.share)
+    return Compared(answer, spread, rounds.shares, rivals, used.share, anew=anew)
