@@ -116,6 +116,18 @@ def stacked_frames(tables: Sequence[Any]) -> Any:
     return nw.from_dict(columns, backend=known[0].implementation).to_native()
 
 
+def replaced_rows(table: Any, other: Any, rows: np.ndarray) -> Any:
+    """A frame or a series with the rows of another in the place of some; None unless both are of one kind."""
+    known, more = _narwhals(table), _narwhals(other)
+    if isinstance(known, nw.Series) and isinstance(more, nw.Series):
+        whole = replaced_rows(known.to_frame().to_native(), more.alias(known.name).to_frame().to_native(), rows)
+        return _narwhals(whole)[known.name].to_native()
+    if not (isinstance(known, nw.DataFrame) and isinstance(more, nw.DataFrame)) or known.shape != more.shape:
+        return None
+    both = stacked_frames([table, renamed(other, known.columns)])
+    return take(both, np.where(rows, len(rows) + np.arange(len(rows)), np.arange(len(rows))))
+
+
 def count_rows(table: Any) -> int:
     """How many rows a table or a column has."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):
