@@ -136,3 +136,25 @@ def test_whatever_log_reads_is_compared() -> None:
     wanted = de.compare(columns, policies, discount=DISCOUNT).text()
     listed = [{name: columns[name][own] for name in names} for own in rows]
     assert de.compare(listed, policies, discount=DISCOUNT).text() == wanted
+
+
+def test_importance_sampling_of_measured_actions_is_by_both_densities() -> None:
+    """Of actions N(0, 0.3²) whose policy would be N(0.1, 0.25²), in episodes of one step and of several."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.normal(size=(EPISODES * STEPS, 1)), 0.3 * rng.normal(size=EPISODES * STEPS)
+    taken = np.exp(-((actions / 0.3) ** 2) / 2) / (0.3 * np.sqrt(2 * np.pi))
+    last = np.arange(EPISODES * STEPS) % STEPS == STEPS - 1
+    columns = {"states": states, "actions": actions, "rewards": actions, "terminated": 1 * last}
+    columns |= {"next_states": np.roll(states, -1), "episodes": log()["episodes"]}
+    policy = de.data.policies.GaussianPolicy(lambda seen: np.full(len(seen), 0.1), 0.25)
+    assert taken.max() > 1
+    found = de.compare({**columns, "propensities": taken}, {"new": policy}, discount=DISCOUNT).estimates["new"]
+    ratios = (policy.density(states, actions) / taken).reshape(EPISODES, STEPS)
+    paid = np.cumprod(ratios, axis=1) * DISCOUNT ** np.arange(STEPS) * actions.reshape(EPISODES, STEPS)
+    assert found["importance sampling"].value == pytest.approx(paid.sum(axis=1).mean())
+    assert "weighted importance sampling" in found
+    assert not any("importance" in name for name in de.compare(columns, {"new": policy}).estimates["new"])
+    certain = de.data.policies.GaussianPolicy(lambda seen: np.full(len(seen), 0.1), 0.0)
+    assert not certain.spreads(states)
+    with pytest.raises(de.InputError, match="without deviation has no density"):
+        certain.density(states, actions)

@@ -49,7 +49,7 @@ class ActingEstimator(PolicyValueEstimator):
     def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""
         codings = super()._fit_codings(table)
-        tables, discrete = [table.actions], _discrete(table.actions)
+        tables, discrete = [table.actions], are_discrete(table.actions)
         one_step = self.policy is not None and self._one_step(table)
         if table.next_actions is not None and not one_step:
             tables.append(table.next_actions)
@@ -171,7 +171,7 @@ def _among(choices: Choices, actions: Any, discrete: bool) -> bool:
     return given.ndim == 1 and len(choices.labels) > MOST_LEVELS and bool(np.all(np.isin(given, choices.labels)))
 
 
-def _discrete(actions: Any) -> bool:
+def are_discrete(actions: Any) -> bool:
     """Whether actions are labels or a few whole numbers."""
     given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
     if given.ndim == 2 and given.shape[1] == 1:
