@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from dualembed.data.frames import Frame, group_numbers, is_1d
 from dualembed.data.policies import first_number, is_discrete
 from dualembed.data.probabilities import numbers
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Columns = dict[str, np.ndarray]
+HDF5 = (".hdf5", ".h5")
 FILES = (
-    ".hdf5",
-    ".h5",
+    *HDF5,
     ".json",
     ".jsonl",
     ".ndjson",
@@ -109,6 +112,24 @@ def log(source: Any) -> Columns:
         raise checks.InputError(f"episodes must have states and actions of one shape ({error})") from None
     last = {name: joined.pop(name) for name in ("propensity",) if name in joined}
     return {**joined, "episode": episodes, **last}
+
+
+def read_log_table(path: str | os.PathLike[str]) -> pa.Table:
+    """The table in a file that `read_table` reads; of a log in HDF5 the columns that `log` makes of it.
+
+    A column of vectors becomes one for each coordinate, such as state_0 and state_1.
+    """
+    import pyarrow as pa
+
+    from dualembed.data.io import read_table
+
+    if not str(path).lower().endswith(HDF5):
+        return read_table(path)
+    found: dict[str, np.ndarray] = {}
+    for name, column in log(Path(path)).items():
+        parts = column.reshape(len(column), -1).T
+        found |= {name if len(parts) == 1 else f"{name}_{place}": own for place, own in enumerate(parts)}
+    return pa.table(found)
 
 
 def _opened(name: str | os.PathLike[str]) -> Any:
