@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import dualembed as de
 
@@ -158,3 +159,25 @@ def test_importance_sampling_of_measured_actions_is_by_both_densities() -> None:
     assert not certain.spreads(states)
     with pytest.raises(de.InputError, match="without deviation has no density"):
         certain.density(states, actions)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_policy_that_fails_is_named_with_its_reason(follows: bool) -> None:
+    columns = log() if follows else {name: log()[name] for name in ("states", "actions", "rewards")}
+
+    def broken(states: Any) -> np.ndarray:
+        raise ZeroDivisionError("no such state")
+
+    for policy, said in ((LogisticRegression(), "NotFittedError"), (broken, "ZeroDivisionError: no such state")):
+        with pytest.raises(de.InputError, match=f"the policy 'new' failed for .* states \\({said}") as found:
+            de.compare(columns, {"new": policy}, discount=DISCOUNT)
+        assert type(found.value.__cause__).__name__ == said.split(":")[0]
+
+
+def test_one_column_of_probabilities_is_no_policy() -> None:
+    table = {**log(), "p_0": np.full(EPISODES * STEPS, 0.4), "p_1": np.full(EPISODES * STEPS, 0.6)}
+    del table["next_states"]
+    with pytest.raises(
+        de.InputError, match="takes the action 0.4, but the log's actions are 0, 1; .* a column of them"
+    ):
+        de.compare(table, {"bold": "p_0"}, discount=DISCOUNT)

@@ -272,6 +272,17 @@ def test_a_table_by_our_own_names_and_what_log_returned() -> None:
             "this dict is nearest to the columns of RLlib and has no rewards and no term",
         ),
         ({**RLLIB, "terminateds": None, "eps_id": None, "dones": ENDS}, "dones do not tell an end from a time limit"),
+        (
+            {"states": STATE, "actions": ACTION, "rewards": REWARD},
+            "nearest to columns of our own names and has no episode or terminated, which .*; put a single trajectory",
+        ),
+        ({"states": STATE, "terminated": ENDS}, "nearest to columns of our own names and has no reward$"),
+        (
+            {name: D4RL[name] for name in ("observations", "actions", "rewards")},
+            "D4RL and d3rlpy and has no terminals; put a single trajectory into a list",
+        ),
+        (STATE, "not ndarray; put a single trajectory into a list"),
+        ([[1.0, 2.0], [3.0]], "a log must be .*, or a list of trajectories, not list"),
         ({"context": STATE, "action": ACTION}, "nearest to OBP's bandit_feedback and has no reward"),
         ({"price": REWARD}, "a log must be a Minari dataset .*, not dict with price"),
         ([3, 4], "a log must be .*, not int"),

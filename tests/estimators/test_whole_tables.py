@@ -182,3 +182,13 @@ def test_names_of_columns_and_of_targets_are_no_columns_and_no_targets() -> None
 def test_pairs_of_arrays_get_the_sentence_of_what_is_missing() -> None:
     with pytest.raises(de.InputError, match="PolicyEvaluator needs rewards too"):
         evaluator().fit([(np.zeros((5, 1)), np.zeros(5)), (np.ones((4, 1)), np.zeros(4))])
+
+
+def test_frames_with_own_names_and_marks_that_tell_no_end_get_a_sentence() -> None:
+    with pytest.raises(
+        de.InputError, match="a list of frames must have columns called state and reward, but there are"
+    ):
+        evaluator().fit([STRANGE, STRANGE])
+    done = {"state": ROWS["states"], "reward": ROWS["rewards"], "done": ROWS["terminated"]}
+    with pytest.raises(de.InputError, match="of 'done', it does not tell an end from a time limit.*terminated= and"):
+        evaluator().fit(pd.DataFrame(done))

@@ -24,6 +24,7 @@ from dualembed.data.policy_forms import (
     choices_at,
     form_of,
     is_names,
+    named,
     named_rows,
     settled,
     taken_shares,
@@ -74,7 +75,10 @@ def is_one_step(table: Table, discount: float) -> bool:
 
 def one_step_values(table: Table, policies: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Compared]:
     """The expected reward of each policy."""
-    asked = {name: _asked(policy, table) for name, policy in policies.items()}
+    asked = {}
+    for name, policy in policies.items():
+        with named(name):
+            asked[name] = _asked(policy, table)
     actions = _actions(table)
     levels = _levels(actions, [each for each in asked.values() if each is not None])
     known = {name: None if each is None else settled(each, levels, discrete=True) for name, each in asked.items()}

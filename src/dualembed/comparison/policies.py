@@ -17,6 +17,7 @@ from dualembed.comparison.policy_table import Comparison
 from dualembed.comparison.rivals import cut_note, rivals_of
 from dualembed.data.frames import names_of
 from dualembed.data.libraries import library_of
+from dualembed.data.policy_forms import named
 from dualembed.data.roles import ROLES, role_named
 from dualembed.data.table import Table
 from dualembed.data.whole import listed_table, named_table
@@ -123,8 +124,8 @@ def read_log(log: Any) -> Table:
         table = named_table(log, roles) if table is None and names_of(log) is not None else table
     if table is None or "states" not in table.columns:
         raise checks.InputError(
-            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated), or a "
-            "frame whose columns are called so"
+            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated), a frame "
+            "whose columns are called so, a list of such, one for each episode, or what data.log reads"
         )
     for role in ("actions", "rewards"):
         if role not in table.columns:
@@ -153,7 +154,8 @@ def _values(
             models[name] = evaluator.fit(Table(known, warnings=table.warnings))
         else:
             evaluator = ActionValueEvaluator(discount, policy, **options)
-            models[name] = evaluator.fit(own)
+            with named(name):
+                models[name] = evaluator.fit(own)
     _check_actions({name: each for name, each in models.items() if policies[name] is not None})
     others = rivals_of(models, table, seed=int(options.get("random_state", 0)))
     notes = cut_note(next(iter(models.values())), table)

@@ -6,9 +6,10 @@ or as names of columns, is a `RowPolicy`: what it does at states, and at next st
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -38,12 +39,28 @@ class Choices(NamedTuple):
     numbered: bool = False
 
 
+class PolicyFailureError(checks.InputError):
+    """A policy that raises an error of its own when it is asked."""
+
+
 class PolicyForm(ABC):
     """A policy that can be asked about any states."""
 
-    @abstractmethod
     def at(self, states: Any) -> Choices:
         """What it does at states, as they are given to a fit."""
+        try:
+            return self._at(states)
+        except checks.InputError:
+            raise
+        except Exception as error:  # a policy may fail in any way
+            raise PolicyFailureError(
+                f"the policy failed for {count_states(states)} states ({reason(error)}); give one that answers for as "
+                "many as it is asked about"
+            ) from error
+
+    @abstractmethod
+    def _at(self, states: Any) -> Choices:
+        """What it does at states, whatever it may raise."""
 
 
 @final
@@ -53,7 +70,7 @@ class FunctionForm(PolicyForm):
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         return choices_of(self.function(states), count_states(states))
 
 
@@ -64,7 +81,7 @@ class ClassifierForm(PolicyForm):
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         named = hasattr(self.classifier, "feature_names_in_") and names_of(states) is not None
         table = states if named else _rows(states)
         shares = numbers("what the policy's predict_proba gives", self.classifier.predict_proba(table))
@@ -96,7 +113,7 @@ class AgentForm(PolicyForm):
         self.options = {"deterministic": True} if "deterministic" in known else {}
         self.named = hasattr(agent, "feature_names_in_")
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         table = states if self.named and names_of(states) is not None else _rows(states)
         given = self.agent.predict(table, **self.options)
         given = given[0] if isinstance(given, tuple) and len(given) == 2 else given
@@ -118,7 +135,7 @@ class GaussianForm(PolicyForm):
     def __init__(self, policy: GaussianPolicy) -> None:
         self.policy = policy
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         actions, shares = self.policy.actions(states)
         return Choices(shares, actions=actions)
 
@@ -132,7 +149,7 @@ class LookupForm(PolicyForm):
             raise checks.InputError("a dictionary as a policy must have an entry for each state, but this one is empty")
         self.known = {_key(state): what for state, what in known.items()}
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         columns = columns_of(states, "states")[1]
         keys = [_key(row) for row in zip(*(levels_of(column).tolist() for column in columns), strict=True)]
         absent = next((key for key in keys if key not in self.known), None)
@@ -147,6 +164,20 @@ class LookupForm(PolicyForm):
             labels = tuple(dict.fromkeys(label for each in found for label in each))
             return labelled(np.array([[each.get(label, 0.0) for label in labels] for each in found]), labels)
         return choices_of(np.array(found), len(keys))
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Whatever asks a policy of that name, which is told if it fails."""
+    try:
+        yield
+    except PolicyFailureError as error:
+        raise PolicyFailureError(str(error).replace("the policy", f"the policy {name!r}", 1)) from error.__cause__
+
+
+def reason(error: Exception) -> str:
+    """The kind of an error and the first line of what it says."""
+    return ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
 
 
 class RowPolicy(NamedTuple):
@@ -396,6 +427,11 @@ def never_shown(strange: Sequence[Any], levels: Sequence[Any]) -> checks.InputEr
     """The refusal of actions that a policy takes and the log does not show."""
     known = [str(level) for level in levels]
     what = f"the action {strange[0]!r}" if len(strange) == 1 else f"the actions {checks.some(map(repr, strange))}"
+    if any(isinstance(each, float) and 0 < each < 1 for each in strange):
+        return checks.InputError(
+            f"the policy takes {what}, but the log's actions are {checks.some(known)}; a policy by probabilities needs "
+            "a column of them for each action, as in p_*"
+        )
     hint = checks.nearest(str(strange[0]), known) if isinstance(strange[0], str) else ""
     return checks.InputError(
         f"the policy takes {what}, which the log never shows (there are {checks.some(known)}){hint}; give it no "

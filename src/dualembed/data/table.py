@@ -14,8 +14,8 @@ import numpy as np
 from dualembed.checks import InputError, some
 from dualembed.data.columns import ORDERS, Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows, with_next_rows
-from dualembed.data.frames import columns_of, count_rows, group_numbers, take
-from dualembed.data.roles import MOST_LEVELS, ROLES, Kind, Role, words_of
+from dualembed.data.frames import columns_of, count_rows, group_numbers, names_of, take
+from dualembed.data.roles import MOST_LEVELS, REFUSED, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,6 +127,8 @@ class Table:
             return self.taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
         ends = self.terminal if self.terminated is None else self.terminated
         marks = {"terminated": ends, "truncated": self.truncated}
+        if self.episodes is None and self.time is None and not any(mark is not None for mark in marks.values()):
+            self._check_done()
         found = following_rows(rows, episodes=self.episodes, time=self.time, **marks)
         kept = dataclasses.replace(self, columns={**self.columns, "episodes": found.episodes}).taken(found.rows)
         columns = {**kept.columns, "next_states": take(self.states, found.after)}
@@ -137,6 +139,15 @@ class Table:
         notes = (*self.warnings, *found.warnings)
         known = dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
         return dataclasses.replace(known, derived=True, by_place=self.time is None)
+
+    def _check_done(self) -> None:
+        """Raise where nothing says which row follows which but a column that does not tell ends from limits."""
+        names = [] if self.source is None else names_of(self.source) or []
+        done = next((name for name in names if name in REFUSED), None)
+        if done is not None:
+            raise InputError(
+                f"next_states, or what says which row follows which, is missing: of {done!r}, {REFUSED[done]}"
+            )
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualembed.checks import InputError
+from dualembed.checks import InputError, some
 from dualembed.data.columns import Columns, columns_by_role
 from dualembed.data.frames import Frame, count_rows, is_1d, select, stacked_frames
 from dualembed.data.logs import is_frame, log
@@ -74,7 +74,10 @@ def _frames(source: Sequence[Any], roles: Sequence[Role]) -> Table | None:
     names = [name for name in every[0] if all(name in own for own in every)]
     table = named_table(stacked_frames([select(each, names) for each in source]), roles)
     if table is None:
-        return None
+        raise InputError(
+            f"a list of frames must have columns called {' and '.join(role.word for role in roles[:2])}, but there are "
+            f"{some(names)}; rename them"
+        )
     labels = np.repeat(np.arange(len(source)), [count_rows(each) for each in source])
     return dataclasses.replace(table, columns={**table.columns, "episodes": labels})
 
