@@ -178,6 +178,6 @@ def test_one_column_of_probabilities_is_no_policy() -> None:
     table = {**log(), "p_0": np.full(EPISODES * STEPS, 0.4), "p_1": np.full(EPISODES * STEPS, 0.6)}
     del table["next_states"]
     with pytest.raises(
-        de.InputError, match="takes the action 0.4, but the log's actions are 0, 1; .* a column of them"
+        de.InputError, match=r"takes the action 0\.4, but the log's actions are 0, 1; .* a column of them"
     ):
         de.compare(table, {"bold": "p_0"}, discount=DISCOUNT)

@@ -190,5 +190,5 @@ def test_frames_with_own_names_and_marks_that_tell_no_end_get_a_sentence() -> No
     ):
         evaluator().fit([STRANGE, STRANGE])
     done = {"state": ROWS["states"], "reward": ROWS["rewards"], "done": ROWS["terminated"]}
-    with pytest.raises(de.InputError, match="of 'done', it does not tell an end from a time limit.*terminated= and"):
+    with pytest.raises(de.InputError, match=r"of 'done', it does not tell an end from a time limit.*terminated= and"):
         evaluator().fit(pd.DataFrame(done))

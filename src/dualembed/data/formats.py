@@ -116,8 +116,9 @@ def _check_needed(source: Any, found: Fields, given: Mapping[str, Any]) -> None:
             "dones do not tell an end from a time limit, after which the value goes on; give terminals and timeouts"
         )
     ours = any(name.startswith("state") for name in given)
-    needed = ("observations",) if "next_observations" in found else ("observations", "rewards")
-    needed = needed if ours else ("observations", "actions", "rewards")
+    needed = ["observations", "actions", "rewards"]
+    if ours:
+        needed = ["observations"] if "next_observations" in found else ["observations", "rewards"]
     if not ends or not {*needed} <= {*found}:
         lacking = [ROLES[FIELDS[name]].word for name in needed if name not in found]
         lacking += [] if ends else [ENDS]
