@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from warnings import catch_warnings, simplefilter
@@ -347,12 +346,10 @@ def _read(request: FitRequest) -> FitData:
 
 def _fitted(request: FitRequest, given: FitData) -> Any:
     """The fitted model."""
-    from dualembed.cli.console import spinner
     from dualembed.estimators.diagnostics import ReliabilityWarning
 
     model = _estimator(request, given.settings)
-    # Embedding-SGD has a bar of its own.
-    with spinner("Fitting") if request.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
+    with catch_warnings():
         simplefilter("ignore", ReliabilityWarning)  # the answer says it in its own place
         model.fit(given.data)
     return model

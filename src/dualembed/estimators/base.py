@@ -23,6 +23,7 @@ from dualembed.estimates import Estimate
 from dualembed.estimators.answering import Answering
 from dualembed.estimators.registry import register
 from dualembed.estimators.signatures import adopt, takes_context, takes_data, takes_inputs
+from dualembed.progress import track
 from dualembed.report import card
 from dualembed.selection import consistency_test, honest_score
 from dualembed.selection.consistency import Consistency
@@ -300,7 +301,7 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        with self._transaction() as draft:
+        with self._transaction() as draft, track(None, "Fitting"):
             table = draft._weighed(draft._arranged(table))
             draft.dropped_ = table.dropped
             draft._fit_first(table)

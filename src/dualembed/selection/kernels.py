@@ -48,18 +48,36 @@ def known_part(rows: Rows, groups: Integers, *, count: int, rng: np.random.Gener
     variance = float(np.var(target))
     if variance <= 1e-20 * float(np.mean(target**2)) or not np.all(rows.weights[:, 0] == 1):
         return None
-    best: tuple[float, float, FeatureMap, GroupedRegression] | None = None
-    for own in feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng):
-        regression = GroupedRegression.of(own, rows.points[:, 0], target, groups, count)
-        for ridge in RIDGES:
-            error = regression.error(ridge)
-            if best is None or error < best[0]:
-                best = error, ridge, own, regression
-    if best is None or best[0] > SEARCH.known_noise * variance:
+    maps = feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng)
+    if len(target) > SEARCH.known_rows:  # some of them tell which kernel suits, if any
+        chosen = rng.permutation(len(target))[: SEARCH.known_rows]
+        best = _best_regression(maps, rows.some(chosen), groups[chosen], count)
+        if best.error > SEARCH.known_noise * variance:
+            return None
+        maps = [best.features]
+    best = _best_regression(maps, rows, groups, count)
+    if best.error > SEARCH.known_noise * variance:
         return None
-    _, ridge, chosen, regression = best
-    weights = [regression.weights(ridge), *(regression.weights(ridge, [group]) for group in range(count))]
-    return RidgePath(chosen, np.array([ridge]), np.stack([*weights, weights[0]])[None])
+    weights = [best.sums.weights(best.ridge), *(best.sums.weights(best.ridge, [group]) for group in range(count))]
+    return RidgePath(best.features, np.array([best.ridge]), np.stack([*weights, weights[0]])[None])
+
+
+class BestRegression(NamedTuple):
+    """The regression of least error on groups left out."""
+
+    error: float
+    ridge: float
+    features: FeatureMap
+    sums: GroupedRegression
+
+
+def _best_regression(maps: Sequence[FeatureMap], rows: Rows, groups: Integers, count: int) -> BestRegression:
+    """That of the target on the first points, among all feature maps and ridges."""
+    found = []
+    for features in maps:
+        sums = GroupedRegression.of(features, rows.points[:, 0], rows.target, groups, count)
+        found += [BestRegression(sums.error(ridge), ridge, features, sums) for ridge in RIDGES]
+    return min(found, key=lambda each: each.error)
 
 
 @dataclasses.dataclass(frozen=True)

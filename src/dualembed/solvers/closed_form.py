@@ -33,6 +33,7 @@ from dualembed.linear.moment_fit import MixturePrior, MomentFit, Spread
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, iter_terms, with_rows
+from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.spaces.base import Layout
@@ -341,9 +342,15 @@ class AveragedPaths(Solver):
         known = self.offset, probes_among(places), headline, problem.positive, problem.unbounded
         weighing = Weighing(groups.shares, groups.into, *known)
         features = _parts(key, saddle, rows)
-        sums = [gather(problem, each, groups.numbers, count=len(groups.into), offset=self.offset) for each in features]
+        known_sums: dict[str, Any] = {"count": len(groups.into), "offset": self.offset}
+        with track(len(features) * len(rows.target), "Adding up rows") as bar:
+            sums = [gather(problem, each, groups.numbers, **known_sums, bar=bar) for each in features]
         few = [own.merged(groups.into) for own in sums]
-        paths = [weighing.path(each, own) for each, own in zip(features, few, strict=True)]
+        with track(len(features), "Solving for every ridge") as bar:
+            paths = []
+            for each, own in zip(features, few, strict=True):
+                paths.append(weighing.path(each, own))
+                bar.advance(to=len(paths))
         weights = weighing.weigh(paths)
         if self.judged:
             some = rng.permutation(len(rows.target))[: SEARCH.screen_rows]
