@@ -314,11 +314,11 @@ class FitData:
 
 def _read(request: FitRequest) -> FitData:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
-    from dualembed.data import read_table
     from dualembed.data.columns import columns_by_role
+    from dualembed.data.logs import read_log_table
     from dualembed.data.table import categories_in, check_varying, prepare, unused_end_marks
 
-    task, whole = request.task, read_table(request.table)
+    task, whole = request.task, read_log_table(request.table)
     roles, needed = task.roles, {"needs": task.needs, "derives": task.derives}
     asked = request.columns
     if request.formula is not None:
