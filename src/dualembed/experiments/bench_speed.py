@@ -24,11 +24,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dualembed as de
 from dualembed import checks, kernels, problems, schedules, solvers, sources, spaces
 from dualembed.baselines import KernelIV
+from dualembed.estimators import ActionValueEvaluator, HittingTimeRegressor, IVRegressor, PolicyEvaluator
 from dualembed.linear import gather_moments
 from dualembed.progress import Track
+from dualembed.report import write_report
+from dualembed.saddle import Saddle
+from dualembed.solvers import solve
 from dualembed.solvers.closed_form import feature_maps, solution_path
 from dualembed.threads import one_thread
 
@@ -106,10 +109,10 @@ def fits(rows: int) -> dict[str, Callable[[], Any]]:
     steps = {"states": moves["states"], "next_states": moves["next_states"], "episodes": moves["episodes"]}
     actions = np.arange(rows) % 2
     return {
-        "values": lambda: de.PolicyEvaluator(0.9).fit(**moves),
-        "action values": lambda: de.ActionValueEvaluator(0.9, _even).fit(**moves, actions=actions),
-        "hitting times": lambda: de.HittingTimeRegressor(_far).fit(**steps),
-        "instruments": lambda: de.IVRegressor().fit(**trade),
+        "values": lambda: PolicyEvaluator(0.9).fit(**moves),
+        "action values": lambda: ActionValueEvaluator(0.9, _even).fit(**moves, actions=actions),
+        "hitting times": lambda: HittingTimeRegressor(_far).fit(**steps),
+        "instruments": lambda: IVRegressor().fit(**trade),
     }
 
 
@@ -149,11 +152,11 @@ def selection(quick: bool) -> Iterator[Comparison]:
     z = np.column_stack([trade["instruments"], trade["controls"]])
     problem = problems.InstrumentalVariables(sources.Dataset(x=x, y=trade["y"], z=z))
     space = spaces.Nystrom(kernels.Gaussian(2.0), 500)
-    saddle = de.Saddle(problem, space, space, primal_penalty=1e-3, dual_penalty=1e-3)
+    saddle = Saddle(problem, space, space, primal_penalty=1e-3, dual_penalty=1e-3)
 
     def once() -> Any:
         with one_thread():
-            return de.solve(0, saddle, solvers.ClosedForm(folds=2))
+            return solve(0, saddle, solvers.ClosedForm(folds=2))
 
     for name, fit in fits(rows).items():
         theirs, ours = fastest(once, fit, rounds=1 if quick else 3)
@@ -166,14 +169,14 @@ def rows(quick: bool) -> Iterator[Comparison]:
     taken = {}
     for size in sizes:
         moves = transitions(size)
-        taken[size] = seconds(functools.partial(de.PolicyEvaluator(0.9).fit, **moves))
+        taken[size] = seconds(functools.partial(PolicyEvaluator(0.9).fit, **moves))
     yield Comparison("values, 100,000 x 4", LIMIT, 20.0, taken[100_000], 1.0)
     for size in sizes[1:]:
         limit = 2.1 * taken[size // 2]
         yield Comparison(f"values, {size:,} x 4", "2.1 times half as many", limit, taken[size], 1.0)
     if not quick:
         moves = transitions(1_000_000)
-        found = seconds(lambda: de.PolicyEvaluator(0.9).fit(**moves))
+        found = seconds(lambda: PolicyEvaluator(0.9).fit(**moves))
         yield Comparison("values, 1,000,000 x 4", LIMIT, 120.0, found, 1.0)
 
 
@@ -185,7 +188,7 @@ def closed_form(quick: bool) -> Iterator[Comparison]:
     z, y = x + 0.3 * rng.normal(size=count), np.sin(3 * x) + 0.1 * rng.normal(size=count)
     problem = problems.Invariance(sources.Dataset(x=x, y=y, z=z))
     space = spaces.Fourier(kernels.Gaussian(0.3), size=size)
-    maps = feature_maps(jax.random.key(0), de.Saddle(problem, space, space))
+    maps = feature_maps(jax.random.key(0), Saddle(problem, space, space))
     phi, g = rng.normal(size=(2, tile, size))
 
     def bare() -> None:
@@ -260,7 +263,7 @@ def _steps() -> Iterator[Comparison]:
     x = rng.uniform(-1, 1, 5000)
     data = sources.Dataset(x=x, z=x + 0.1 * rng.normal(size=5000), y=np.sin(3 * x))
     space = spaces.Fourier(kernels.Gaussian(0.3), size=size)
-    saddle = de.Saddle(problems.Invariance(data), space, space)
+    saddle = Saddle(problems.Invariance(data), space, space)
     solver = solvers.EmbeddingSGD(steps, batch, schedules.InverseSqrt(0.5))
     run = _solving(saddle.problem, space, solver)
     points = jnp.asarray(rng.normal(size=(2, batch, size)))
@@ -291,8 +294,8 @@ def _steps() -> Iterator[Comparison]:
 
 def _solving(problem: Any, space: Any, solver: Any) -> Callable[[], object]:
     """A run that has been compiled before."""
-    saddle = de.Saddle(problem, space, space)
-    return lambda: np.asarray(de.solve(0, saddle, solver).primal(np.zeros((1, 1))))
+    saddle = Saddle(problem, space, space)
+    return lambda: np.asarray(solve(0, saddle, solver).primal(np.zeros((1, 1))))
 
 
 def _repeat(work: Callable[[], object], times: int) -> Callable[[], None]:
@@ -306,7 +309,7 @@ def _repeat(work: Callable[[], object], times: int) -> Callable[[], None]:
 def prediction(quick: bool) -> Iterator[Comparison]:
     """Values at many points, and their standard errors."""
     count = 50_000 if quick else 1_000_000
-    model = de.PolicyEvaluator(0.9).fit(**transitions(2000))
+    model = PolicyEvaluator(0.9).fit(**transitions(2000))
     points = np.random.default_rng(1).normal(size=(count, COLUMNS))
     fitted: Any = model.paths_
     centres = [np.asarray(path.features.landmarks) for path in fitted.candidates.paths]
@@ -331,9 +334,9 @@ def report(quick: bool) -> Iterator[Comparison]:
     count = 2000
     z, u = rng.normal(size=(2, count))
     w = rng.normal(size=(count, 13))
-    model = de.IVRegressor().fit((z + u)[:, None], z + 2 * u + w[:, 0], instruments=z, controls=w)
+    model = IVRegressor().fit((z + u)[:, None], z + 2 * u + w[:, 0], instruments=z, controls=w)
     with tempfile.TemporaryDirectory() as folder:
-        found = seconds(lambda: de.report.write_report(model, Path(folder) / "page.html"))
+        found = seconds(lambda: write_report(model, Path(folder) / "page.html"))
     yield Comparison("a report with 14 columns", LIMIT, 10.0, found, 1.0)
 
 
@@ -370,7 +373,7 @@ def _kernel_iv(count: int) -> Iterator[Comparison]:
     found: dict[str, Any] = {}
     with one_thread():
         theirs = seconds(lambda: found.update(rival=KernelIV().fit(x, y, z)))
-        ours = seconds(lambda: found.update(ours=de.IVRegressor().fit(x[:, None], y, instruments=z)))
+        ours = seconds(lambda: found.update(ours=IVRegressor().fit(x[:, None], y, instruments=z)))
     errors = {
         "error": float(np.mean((found["ours"].predict(x[:, None]) - np.abs(x)) ** 2)),
         "rival's error": float(np.mean((np.asarray(found["rival"].primal(x[:, None])) - np.abs(x)) ** 2)),
@@ -394,7 +397,7 @@ def _nystroem_ridge(count: int) -> Iterator[Comparison]:
     found: dict[str, Any] = {}
     with one_thread():
         theirs = seconds(lambda: search.fit(x, y))
-        ours = seconds(lambda: found.update(ours=de.IVRegressor().fit(x, y)))
+        ours = seconds(lambda: found.update(ours=IVRegressor().fit(x, y)))
     errors = {
         "error": float(np.mean((found["ours"].predict(x) - truth) ** 2)),
         "rival's error": float(np.mean((search.predict(x) - truth) ** 2)),
@@ -436,7 +439,7 @@ def _rbf_lstd(count: int) -> Iterator[Comparison]:
 
     with one_thread():
         theirs = seconds(rival)
-        fit = de.PolicyEvaluator(navigation.DISCOUNT).fit
+        fit = PolicyEvaluator(navigation.DISCOUNT).fit
         ours = seconds(lambda: found.update(ours=fit(states=states, rewards=rewards, next_states=following)))
     width, weights = found["rival"]
     asked = navigation.evaluation_states()
@@ -481,7 +484,7 @@ def _linear_iv(count: int) -> Iterator[Comparison]:
     y = 0.1 * x + controls[:, 1] + u
     constant = np.column_stack([np.ones(count), controls])
     found: dict[str, Any] = {}
-    line = de.IVRegressor(primal="linear", dual="linear")
+    line = IVRegressor(primal="linear", dual="linear")
     with one_thread():
         theirs = seconds(lambda: found.update(rival=IV2SLS(y, constant, x, quarter).fit(cov_type="robust").summary))
         fit = functools.partial(line.fit, x[:, None], y, instruments=quarter, controls=controls)

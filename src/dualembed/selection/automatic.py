@@ -175,10 +175,12 @@ def _by_paths(
     assigned = groups if isinstance(groups, Groups) else assign_groups(rows, groups, rng)
     if space is None:
         with track(None, "Choosing kernels"):
-            saddle, solver = choose_paths(problem, rows, assigned, headline=headline, rng=rng)
+            saddle, solver, features = choose_paths(problem, rows, assigned, headline=headline, rng=rng)
+        # Nothing of these spaces is drawn: without a key JAX does not start.
+        result = solver.average(saddle, features, rows, np.random.default_rng([0, seed]))
     else:
         saddle, solver = Saddle(problem, space, space), AveragedPaths(assigned, headline)
-    result = solve(seed, saddle, solver)
+        result = solve(seed, saddle, solver)
     return dataclasses.replace(result, record=Record(describe(result.closed), saddle, solver))
 
 

@@ -187,8 +187,8 @@ def feature_maps(rows: Rows, shapes: Sequence[Shape], most: int, rng: np.random.
 
 def choose_paths(
     problem: Problem, rows: Rows, groups: Groups, *, headline: Headline | None, rng: np.random.Generator
-) -> tuple[Saddle, AveragedPaths]:
-    """The features of f and the solver for them; from 5,000 rows on kernels are chosen among more of them."""
+) -> tuple[Saddle, AveragedPaths, list[FeatureMap]]:
+    """The saddle, its solver and the features of each kernel; from 5,000 rows on it chooses among more kernels."""
     asked = None if headline is None else headline.among(groups.numbers)
     order = rows.order()  # in which means and sums do not round as they would in another
     rows, sorted_groups = rows.some(order), groups.among(order)
@@ -197,8 +197,9 @@ def choose_paths(
     screened = many and len(np.unique(rows.points[:, 0], axis=0)) > SEARCH.landmarks
     known: dict[str, Any] = {"headline": asked, "rng": rng}
     shapes = screen(with_rows(problem, order), rows, sorted_groups, **known) if screened else KERNELS
-    space = Basis(Stack(tuple(feature_maps(rows, shapes, SEARCH.landmarks, rng))))
-    return Saddle(problem, space, space), AveragedPaths(groups, headline, offset, judged=screened)
+    features = feature_maps(rows, shapes, SEARCH.landmarks, rng)
+    space = Basis(Stack(tuple(features)))
+    return Saddle(problem, space, space), AveragedPaths(groups, headline, offset, judged=screened), features
 
 
 def screen(

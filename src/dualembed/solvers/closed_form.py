@@ -329,10 +329,32 @@ class AveragedPaths(Solver):
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
         """The solution on the whole finite data set; nothing is iterated, so that a probe sees nothing."""
         _check(saddle)
-        problem, rng = saddle.problem, np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-        rows = read_rows(problem)
+        rows = read_rows(saddle.problem)
         if rows is None:
             raise checks.InputError(NO_TRANSITIONS)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        return self.average(saddle, _parts(key, saddle, rows), rows, rng)
+
+    def average(self, saddle: Saddle, features: Sequence[FeatureMap], rows: Rows, rng: np.random.Generator) -> Result:
+        """The solution in features that are placed on the saddle's rows already.
+
+        Parameters
+        ----------
+        saddle : Saddle
+            The problem with its space.
+        features : sequence of FeatureMap
+            Features that have a path each.
+        rows : Rows
+            What the problem's rows say.
+        rng : numpy.random.Generator
+            Everything random follows from it.
+
+        Returns
+        -------
+        Result
+            The functions f and u, with the average.
+        """
+        problem = saddle.problem
         groups = self.groups if isinstance(self.groups, Groups) else assign_groups(rows, self.groups, rng)
         headline = None if self.headline is None else self.headline.among(groups.numbers)
         # With small ridges the rounding of sums in another order would be seen.
@@ -341,7 +363,6 @@ class AveragedPaths(Solver):
         places, visits = sample_places(rows.points[:, 0], np.ones(len(rows.target)), rng)
         known = self.offset, probes_among(places), headline, problem.positive, problem.unbounded
         weighing = Weighing(groups.shares, groups.into, *known)
-        features = _parts(key, saddle, rows)
         known_sums: dict[str, Any] = {"count": len(groups.into), "offset": self.offset}
         with track(len(features) * len(rows.target), "Adding up rows") as bar:
             sums = [gather(problem, each, groups.numbers, **known_sums, bar=bar) for each in features]
