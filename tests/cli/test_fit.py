@@ -412,6 +412,7 @@ def test_columns_with_other_libraries_names_are_found(table: Path, capsys: Shown
         (["hitting-time"], "needs --target"),
         (["hitting-time", "--target", "state_c > 0"], "'state_c'"),
         (["hitting-time", "--target", "state_a > 1e9"], "no transition reaches the target"),
+        (["stationary", "--where", "state_a > 1e9"], "where holds in none of the states"),
     ],
 )
 def test_bad_orders_are_one_sentence_and_code_2(
@@ -679,3 +680,16 @@ def test_a_table_by_the_names_of_rllib_is_fitted_to_without_options(tmp_path: Pa
         **weights,
     )
     assert found["headline"]["value"] == pytest.approx(model.value().value)
+
+
+def test_transitions_of_a_reversible_process_may_count_backwards(tmp_path: Path, capsys: Shown) -> None:
+    steps = np.random.default_rng(0).choice([-1, 1], size=600)
+    write_table({"s": np.cumsum(steps) % 6, "run": np.arange(600) // 100}, tmp_path / "ring.csv")
+    given = ["fit", "hitting-time", str(tmp_path / "ring.csv"), "--state", "s", "--episode", "run", "--target", "s < 1"]
+    rows = []
+    for more in ([], ["--reversible"]):
+        model = tmp_path / f"{len(rows)}.dualembed"
+        assert main([*given, "--out", str(model), *more, "--json"]) == 0
+        assert ("--reversible --solver" in document(capsys)["command"]) == bool(more)
+        rows.append(saving.describe(model)["rows"])
+    assert rows[1] == 2 * rows[0]

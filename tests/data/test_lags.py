@@ -148,6 +148,17 @@ def test_few_rows_for_a_lag_are_warned_of() -> None:
     assert any("a lag of 20 rows is long for 399 rows" in each for each in model.diagnostics_.warnings)
 
 
+def test_few_windows_are_warned_of() -> None:
+    """Six of them, one a trajectory, all of which may even agree."""
+    rng = np.random.default_rng(0)
+    paths = [np.cumsum(rng.choice([-1, 1], size=600)) % 6 for _ in range(6)]
+    for lag, few in ((599, True), (5, False)):
+        model = de.HittingTimeRegressor([0], lagtime=lag).fit(paths)
+        assert any("6 windows of the lag, of which about 6" in each for each in model.diagnostics_.warnings) == few
+    lone = de.StationaryAverage(lagtime=150).fit(paths[:1])
+    assert any("450 windows of the lag, of which about 4" in each for each in lone.diagnostics_.warnings)
+
+
 def test_reversed_rows_that_are_not_stationary_are_warned_of() -> None:
     rng = np.random.default_rng(0)
     states = rng.integers(5, size=500).astype(float)  # all start low

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,16 @@ def test_rewards_without_steps_are_refused() -> None:
     windows = trajectories.return_windows(WITHOUT_WEIGHT, 2)
     with pytest.raises(de.InputError, match=r"reward must have shape \(rows, steps\)"):
         LambdaReturn(Dataset(**{**windows, "reward": COLUMNS["reward"]}), 0.9, 0.5)
+
+
+def test_a_list_of_trajectories_is_taken_wherever_a_fit_takes_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    walks = [np.cumsum(rng.choice([-1, 1], size=100 + run)) % 8 for run in range(12)]
+    model = de.HittingTimeRegressor([0]).fit(walks)
+    rows = np.concatenate(walks)
+    np.testing.assert_array_equal(model.predict(walks), model.predict(rows))
+    np.testing.assert_array_equal(model.inside(walks), rows == 0)
+    np.testing.assert_array_equal(model.predict([np.array([3.0]), np.array([4.0])]), model.predict([3, 4]))
+    assert model.error(walks).stderr > 0
+    de.report.write_report(model, tmp_path / "page.html", data=walks)
+    assert "Columns of the data" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -244,18 +244,21 @@ def test_frames_paths_and_observables_are_taken_in_the_order_of_time() -> None:
 @pytest.mark.parametrize(
     ("fit", "words"),
     [
-        (lambda: de.CommittorRegressor([0, 1], [1, 4]).fit(*steps(1)), "a and b overlap"),
-        (lambda: de.CommittorRegressor([9], [4]).fit(*steps(1)), "a holds in none of the states"),
-        (lambda: de.CommittorRegressor([0], [9]).fit(*steps(1)), "b holds in none of the states"),
-        (lambda: de.CommittorRegressor([0, 1], [2, 3, 4]).fit(*steps(1)), "start in a or in b"),
-        (lambda: de.CommittorRegressor([0], [4]).fit([0, 1, 2, 4], [1, 2, 0, 4]), "enters b"),
-        (lambda: de.CommittorRegressor([0], [4]).fit([0, 1, 2, 4], [1, 2, 4, 4]), "enters a"),
+        (lambda: de.CommittorRegressor([0, 1], [1, 4]).fit(*steps(1)), "a and b .--from and --to. overlap"),
+        (lambda: de.CommittorRegressor([9], [4]).fit(*steps(1)), "a .--from. holds in none of the states"),
+        (lambda: de.CommittorRegressor([0], [9]).fit(*steps(1)), "b .--to. holds in none of the states"),
+        (lambda: de.CommittorRegressor([0, 1], [2, 3, 4]).fit(*steps(1)), "start in one of a and b"),
+        (lambda: de.CommittorRegressor([0], [4]).fit([0, 1, 2, 4], [1, 2, 0, 4]), "enters b .--to."),
+        (lambda: de.CommittorRegressor([0], [4]).fit([0, 1, 2, 4], [1, 2, 4, 4]), "enters a .--from."),
         (lambda: de.CommittorRegressor("s < 1", [4]).fit(*steps(1)), "the a 's < 1' is text"),
         (lambda: de.StationaryAverage([4]).fit(*steps(1), observable=np.ones(50)), "give one of them"),
         (lambda: de.StationaryAverage().fit(*steps(1), observable=np.ones(49)), "observable"),
         (lambda: de.StationaryAverage().fit(*steps(1)).mean(np.ones(49)), "observable"),
         (lambda: de.StationaryAverage(primal="linear", dual="linear").fit(*steps(1)).weights(), "default fits"),
         (lambda: de.HittingTimeRegressor([4]).fit(*steps(1)).from_set([9]), "holds in none of the states"),
+        (lambda: de.CommittorRegressor([], [4]).fit(*steps(1)), "the a is empty"),
+        (lambda: de.StationaryAverage([9]).fit(*steps(1)), "where holds in none of the states of 50 rows"),
+        (lambda: de.StationaryAverage().fit(*steps(1)).probability([9]), "condition holds in none of the states"),
     ],
 )
 def test_what_cannot_be_told_is_refused_in_a_sentence(fit: Any, words: str) -> None:
@@ -264,7 +267,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(fit: Any, words: str) -> N
     assert "\n" not in str(error.value)
 
 
-def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(moves, "MOST", 500)
     state, following = draws(3000, 1)
     committor, average = de.CommittorRegressor([0], [4]).fit(state, following), de.StationaryAverage()
@@ -275,6 +278,13 @@ def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.Monkey
     assert average.observed_.deviation == pytest.approx(np.std(state))
     low, high = committor.rate().interval()
     assert low < RATE < high
+    monkeypatch.setattr(moves, "MOST_IN_FILES", 200)
+    de.save(committor, tmp_path / "committor")
+    again = de.load(tmp_path / "committor")
+    assert len(again.moves_) == 200
+    assert again.rate() == committor.rate()
+    assert again.predict([1, 2]).tolist() == committor.predict([1, 2]).tolist()
+    assert again.passage_time().stderr > committor.passage_time().stderr
     whole = de.StationaryAverage().fit(state, following)
     answer = whole.mean(state.astype(float))  # of the rows that are kept
     assert answer.interval()[0] < PI @ STATES < answer.interval()[1]

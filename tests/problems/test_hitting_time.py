@@ -117,11 +117,11 @@ def test_a_birth_death_chain_has_the_times_of_its_formula(solver: str) -> None:
 
 
 def test_a_target_that_is_never_reached_is_named() -> None:
-    with pytest.raises(InputError, match=r"no transition reaches the target \(arrived is 0 throughout\)"):
+    with pytest.raises(InputError, match=r"no transition reaches the target: "):
         hitting(np.arange(3.0), np.array([1.0, 2.0, 0.0]), [7])
     with pytest.raises(InputError, match=r"no transition reaches the target \[7.0\] \(1 of 2 targets\)"):
         problems.HittingTime(sources.Dataset(**problems.pairs([0, 1, 2], [1, 2, 0], [1, 7])))
-    with pytest.raises(InputError, match=r"no transition reaches A \(returned is 0 throughout\)"):
+    with pytest.raises(InputError, match=r"no transition reaches A: "):
         committor(np.arange(3.0), np.array([1.0, 2.0, 0.0]), [7], [0])
 
 

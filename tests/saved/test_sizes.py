@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dualembed as de
+from dualembed.linear import fit as linear_fit
 from dualembed.linear.candidates import RidgePath
 from dualembed.linear.sums import Sums
 from dualembed.linear.system import LinearSystem
@@ -44,18 +45,18 @@ def large(model: Any) -> Any:
     own = sums(FEATURES)
     many = tuple(dataclasses.replace(own, cross=(1 + k) * own.cross, dual=(1 + k) * own.dual) for k in range(KERNELS))
     known = np.random.default_rng(2).normal(size=(PLACES, 9))
-    compact = tuple(each.compact() for each in many)
+    compact = tuple(each.compact(linear_fit.most_directions([FEATURES] * KERNELS, GROUPS)) for each in many)
     whole = dataclasses.replace(fit, candidates=average, sums=compact, places=known, visits=np.ones(PLACES))
     model.solution_ = model.uncertainty_ = whole
     return model
 
 
-def test_the_largest_of_ordinary_models_is_below_forty_megabytes(tmp_path: Path) -> None:
+def test_the_largest_of_ordinary_models_is_below_eighteen_megabytes(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     state = rng.normal(size=100)
     model = de.PolicyEvaluator(0.5).fit(state, state, rng.normal(size=100), episodes=np.arange(100) // 5)
     de.save(large(model), tmp_path / "model.dualembed")
-    assert 20e6 < (tmp_path / "model.dualembed").stat().st_size < 40e6
+    assert 8e6 < (tmp_path / "model.dualembed").stat().st_size < 18e6
 
 
 @pytest.mark.parametrize("ridge", [1e-2, 1e-6, 1e-10])
@@ -66,6 +67,26 @@ def test_sums_in_half_the_memory_have_the_same_solutions(ridge: float) -> None:
     first, second = (LinearSystem(*each.means(), ridge * each.mean_square) for each in (whole, small))
     np.testing.assert_allclose(second.weights(), first.weights(), rtol=1e-6)
     np.testing.assert_allclose(second.representer(np.ones(60)), first.representer(np.ones(60)), rtol=1e-6)
+
+
+def test_sums_in_leading_directions_keep_the_total_and_most_of_what_groups_differ_by() -> None:
+    whole = sums(60)
+    small = whole.compact(30)
+    assert small.cross.shape == (GROUPS, 30, 30)
+    np.testing.assert_allclose(small.means()[0], whole.means()[0], rtol=1e-12)
+    assert small.mean_square == pytest.approx(whole.mean_square)
+    again, more = small.whole(), small + whole
+    np.testing.assert_allclose(again.means()[0], whole.means()[0], rtol=1e-12)
+    np.testing.assert_allclose(more.cross, again.cross + whole.cross)
+    apart = [each.cross - each.cross.mean(axis=0) for each in (again, whole)]
+    assert np.linalg.norm(apart[0] - apart[1]) < 0.15 * np.linalg.norm(apart[1])
+    np.testing.assert_allclose(again.cross, whole.cross, atol=0.02 * abs(whole.cross).max())
+
+
+def test_few_kernels_are_kept_whole_and_many_take_no_more_room() -> None:
+    assert linear_fit.most_directions([350], GROUPS) == 350
+    sizes = [linear_fit.most_directions([400] * kernels, GROUPS) for kernels in (1, 2, 3)]
+    assert sizes[0] > sizes[1] > sizes[2] >= linear_fit.LEAST_DIRECTIONS
 
 
 def test_a_model_of_actions_has_the_same_answers_after_a_round_trip(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Setting:
 
     name: str
     help: str
-    default: float | str | None = None
+    default: float | str | bool | None = None
     condition: bool = False
     words: tuple[str, ...] = ()
     optional: bool = False

@@ -60,7 +60,9 @@ class FitRequest:
         given |= {"--categorical": self.categories} if self.categories else {}
         words = ["dualembed", "fit", self.name, str(self.table)]
         words += ["--out", str(self.out)] if self.out else []
-        words += [word for option, value in given.items() for word in (option, str(value))]
+        words += [
+            word for option, value in given.items() for word in ((option,) if value is True else (option, str(value)))
+        ]
         words += [word for name in self.derivatives for word in ("--derivative", name)]
         words += [word for name in self.effects for word in ("--effect", name)]
         words += ["--drop-missing"] if self.drop_missing else []
@@ -122,19 +124,19 @@ def _parameters() -> Iterator[inspect.Parameter]:
     yield parameter("effect", Effect, default=None)
     yield parameter("by", By, default=None)
     for setting in {each.name: each for task in tasks.values() for each in task.settings}.values():
-        whole = isinstance(setting.default, int)
-        kind: Any = str if setting.condition or setting.words else int if whole else float
-        number = isinstance(setting.default, float)
-        default = False if setting.default is None else f"{setting.default:g}" if number else str(setting.default)
+        flag, whole, number = (isinstance(setting.default, each) for each in (bool, int, float))
+        kind: Any = str if setting.condition or setting.words else bool if flag else int if whole else float
+        usual = f"{setting.default:g}" if number else str(setting.default)
+        default = False if flag or setting.default is None else usual
         metavar = "CONDITION" if setting.condition else "NAME" if setting.words else None
         option = typer.Option(setting.option, help=setting.help, metavar=metavar, show_default=default)
         yield parameter(setting.name, Annotated[kind | None, option], default=None)
     yield parameter("categorical", Annotated[str | None, _CATEGORICAL], default=None)
     yield parameter("drop_missing", options.DropMissing, default=False)
     yield parameter("compare", Compare, default=False)
-    yield parameter("solver", Annotated[str, _named(f"One of {', '.join(SOLVERS)}.")], default="auto")
-    yield parameter("primal", Annotated[str, _named("Functions to learn among: auto or linear.")], default="auto")
-    yield parameter("dual", Annotated[str, _named("Functions to test by: auto or linear.")], default="auto")
+    yield parameter("solver", Annotated[str, _SOLVER], default="auto")
+    yield parameter("primal", Annotated[str, _PRIMAL], default="auto")
+    yield parameter("dual", Annotated[str, _DUAL], default="auto")
     report = typer.Option(metavar="FILE.html", help="Write a page about the model.")
     yield parameter("report", Annotated[Path | None, report], default=None)
     seed = typer.Option(min=0, max=2**31 - 1, help="Seeds everything random.")
@@ -146,15 +148,14 @@ _OUT = typer.Option(
     metavar="MODEL", help="Keep the model in this file, for `ask`, `predict` and `score`; without it, print the answer."
 )
 _CATEGORICAL = typer.Option(metavar="COLUMNS", help="Those of the columns whose numbers name categories, as text does.")
+_SOLVER = typer.Option(metavar="NAME", help=f"One of {', '.join(SOLVERS)}.")
+_PRIMAL = typer.Option(metavar="NAME", help="Functions to learn among: auto or linear.")
+_DUAL = typer.Option(metavar="NAME", help="Functions to test by: auto or linear.")
 _FORMULA = typer.Option(
     metavar="FORMULA",
     help="Of iv: columns by a formula, in place of --x, --y, --instrument and --control: 'y ~ [x ~ z] + controls', or "
     "'y ~ controls | x ~ z'. Terms such as log(a), a:b and C(a) take formulaic; predictions need them as columns.",
 )
-
-
-def _named(text: str) -> Any:
-    return typer.Option(metavar="NAME", help=text)
 
 
 def _check(request: FitRequest) -> None:

@@ -193,19 +193,41 @@ class Coding:
 
         A table that may be `renamed`, such as next states, is taken in its own order where none of its names is known.
         """
+        table = self._stacked(table)
         names = names_of(table)
         by_place = names is None or not self.named or (renamed and not set(names) & set(self.names))
         places = [number for number, column in enumerate(self.columns) if column.levels]
         categories = places if by_place else [self.columns[number].name for number in places]
-        names, columns = columns_of(table, self.role, categories=categories)
-        return self._matched(None if by_place else names, columns)
+        given, columns = columns_of(table, self.role, categories=categories)
+        names = given or []
+        if not by_place:
+            missing = [name for name in self.names if name not in names]
+            if missing:
+                near = checks.nearest_name(missing[0], names)
+                hint = f"did you mean {near}?" if near else f"there are {', '.join(names[:8])}"
+                raise checks.InputError(f"{self.role} have no column {missing[0]}, which they were fitted with; {hint}")
+            columns = [columns[names.index(name)] for name in self.names]
+        if len(columns) != len(self.columns):
+            raise checks.InputError(
+                f"{self.role} have {len(columns)} columns, but were fitted with {len(self.columns)}: "
+                f"{', '.join(self.names[:8])}"
+            )
+        return columns
 
     def renamed(self, table: Any) -> Any:
         """A table of next states under the names of the states, for functions that know those."""
+        table = self._stacked(table)
         names = names_of(table)
         if names is None or not self.named or set(names) & set(self.names):
             return table
         return renamed(table, self.names)
+
+    def _stacked(self, table: Any) -> Any:
+        """The rows of all trajectories where the table is a list of such arrays, as `fit` takes it."""
+        if not isinstance(table, (list, tuple)) or not all(isinstance(each, np.ndarray) for each in table):
+            return table
+        rows = {each.ndim for each in table} == {1} and all(len(each) == len(self.columns) for each in table)
+        return table if rows or not {each.ndim for each in table} <= {1, 2} or not table else np.concatenate(table)
 
     def decode(self, points: np.ndarray) -> Any:
         """The table that has these coordinates: an array, or a dictionary of columns where some are categories."""
@@ -222,21 +244,6 @@ class Coding:
         if any(values.dtype.kind not in "fiub" for values in found):
             return dict(zip(self.names, found, strict=True))
         return np.stack([values.astype(np.float64) for values in found], axis=1)
-
-    def _matched(self, names: list[str] | None, columns: list[np.ndarray]) -> list[np.ndarray]:
-        if names is not None:
-            missing = [name for name in self.names if name not in names]
-            if missing:
-                near = checks.nearest_name(missing[0], names)
-                hint = f"did you mean {near}?" if near else f"there are {', '.join(names[:8])}"
-                raise checks.InputError(f"{self.role} have no column {missing[0]}, which they were fitted with; {hint}")
-            columns = [columns[names.index(name)] for name in self.names]
-        if len(columns) != len(self.columns):
-            raise checks.InputError(
-                f"{self.role} have {len(columns)} columns, but were fitted with {len(self.columns)}: "
-                f"{', '.join(self.names[:8])}"
-            )
-        return columns
 
 
 @dataclasses.dataclass(frozen=True)

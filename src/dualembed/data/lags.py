@@ -20,6 +20,7 @@ from dualembed.tuning import SEARCH
 
 APART = 4  # lags that a block of rows is long, so that what goes on across its ends hardly counts
 FEW_BLOCKS = 10  # below which errors by blocks are rough
+FEW_WINDOWS = 20  # that do not overlap, below which an answer rests on next to nothing
 SUSPICIOUS = 4.0  # standard errors that the means of states and of next states may differ by
 
 
@@ -119,7 +120,7 @@ class Lag:
         columns |= {role: as_column(role, columns[role], count) for role in ("durations",) if role in columns}
         found, entries = self._windows(columns, spans), _entries(spans.ends, stops)
         rows = spans.starts
-        notes = _notes(spans, self.steps)
+        notes = _notes(spans, self.steps) + (_few_windows(spans, count) if self.steps > 1 else ())
         if self.steps > 1 and "groups" not in table.columns and "groups" in columns:
             notes += _few_blocks(count, self.steps)
         if self.reversible:
@@ -194,6 +195,18 @@ def _notes(spans: Spans, steps: int) -> tuple[str, ...]:
         return ()
     which = f"{spans.short:,} of {spans.paths:,} trajectories {'are' if spans.short > 1 else 'is'}"
     return (f"{which} no longer than the lag of {steps} rows, and left out",)
+
+
+def _few_windows(spans: Spans, count: int) -> tuple[str, ...]:
+    """What to say where windows are few, or overlap so much that few of them tell anything of their own."""
+    windows = len(spans.starts)
+    apart = min(windows, round(count / np.mean(spans.ends - spans.starts + 1.0)))
+    if apart >= FEW_WINDOWS:
+        return ()
+    return (
+        f"{windows:,} window{'s' if windows > 1 else ''} of the lag, of which about {apart} do not overlap, tell next "
+        "to nothing, and errors by them are rough; a smaller lagtime or longer trajectories help",
+    )
 
 
 def _few_blocks(count: int, steps: int) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualembed import checks
-from dualembed.answers import Answer, Findings, Question, Setting, Task
+from dualembed.answers import Answer, Findings, Question, Setting, Task, Verdict
 from dualembed.data.frames import as_column
 from dualembed.data.table import Table
 from dualembed.estimates import pluralise
@@ -23,6 +24,7 @@ from dualembed.spaces.base import SpaceLike
 FEW_ARRIVALS = 10  # transitions into A or into B, below which probabilities are little more than a guess
 MOST_ARRIVALS = 1000  # that are looked at together
 IN_A, IN_B = 1, 2  # numbers of the sets
+A, B, BOTH = "a (--from)", "b (--to)", "a and b (--from and --to)"  # the parameters, and what the command line has
 
 
 class CommittorRegressor(TransitionEstimator):
@@ -123,6 +125,7 @@ class CommittorRegressor(TransitionEstimator):
     arrivals_: tuple[int, int] = (0, 0)
     departures_: tuple[int, int] = (0, 0)
     moves_: Moves | None = None
+    asked_: dict[str, dict[str, Any]] | None = None  # answers of the long run that were asked for
 
     def __init__(
         self,
@@ -333,9 +336,7 @@ class CommittorRegressor(TransitionEstimator):
         Answer
             The rate with its standard error, an interval and a verdict.
         """
-        process, flux = self._flux()
-        found = flux / process.mean(process.moves.times) if process.moves.durations is not None else flux
-        return found.answer("the rate of transitions from A to B", positive=True)
+        return self._once("rate", self._find_rate)
 
     def passage_time(self) -> Answer:
         """The mean time from A to B in the long run: from when A is entered after B until B is reached.
@@ -347,6 +348,23 @@ class CommittorRegressor(TransitionEstimator):
         Answer
             The time with its standard error, an interval and a verdict.
         """
+        return self._once("passage_time", self._find_passage_time)
+
+    def _once(self, name: str, find: Callable[[], Answer]) -> Answer:
+        """The answer of that name, found when it is first asked for: files keep it, but not all that it was made of."""
+        asked = self.asked_ or {}
+        if name not in asked:
+            found = find()
+            asked = self.asked_ = {**asked, name: {**vars(found), "verdict": found.verdict and found.verdict.value}}
+        kept = asked[name]
+        return Answer(**{**kept, "verdict": kept["verdict"] and Verdict(kept["verdict"])})
+
+    def _find_rate(self) -> Answer:
+        process, flux = self._flux()
+        found = flux / process.mean(process.moves.times) if process.moves.durations is not None else flux
+        return found.answer("the rate of transitions from A to B", positive=True)
+
+    def _find_passage_time(self) -> Answer:
         process, flux = self._flux()
         moves = process.moves
         outside = moves.here == 0
@@ -376,7 +394,7 @@ class CommittorRegressor(TransitionEstimator):
         both = found[0] & found[1]
         if both.any():
             raise checks.InputError(
-                f"a and b overlap: {pluralise(int(both.sum()), 'state')} of {len(both):,} lie in both, the first in "
+                f"{BOTH} overlap: {pluralise(int(both.sum()), 'state')} of {len(both):,} lie in both, the first in "
                 f"row {int(np.argmax(both))}; give sets that have no state in common"
             )
         return found[0] * IN_A + found[1] * IN_B
@@ -394,7 +412,7 @@ class CommittorRegressor(TransitionEstimator):
         some = arrived[:: -(-len(arrived) // MOST_ARRIVALS)]
         weights = fit.density(representer, some)
         worth = np.sum(weights, axis=0) ** 2 / np.maximum(np.sum(weights**2, axis=0), np.finfo(float).tiny)
-        count = worth * len(arrived) / len(some)
+        count = worth * sum(self.arrivals_) / len(some)  # of all arrivals, of which those kept are a sample
         return np.asarray(np.sqrt(2 * (count + 2) / (count + 4) ** 3))
 
     def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
@@ -443,7 +461,7 @@ class CommittorRegressor(TransitionEstimator):
         """Raise where a first fit would learn nothing of a set."""
         if self.__sklearn_is_fitted__():
             return
-        for number, word in ((IN_A, "a"), (IN_B, "b")):
+        for number, word in ((IN_A, A), (IN_B, B)):
             if not np.any(moves.here == number) and not np.any(moves.there == number):
                 raise checks.InputError(
                     f"{word} holds in none of the states and next states of {len(moves):,} rows, so that nothing is "
@@ -452,10 +470,10 @@ class CommittorRegressor(TransitionEstimator):
         outside = moves.here == 0
         if not outside.any():
             raise checks.InputError(
-                f"all {len(moves):,} rows start in a or in b, so that there is nothing between them to learn from; "
+                f"all {len(moves):,} rows start in one of {BOTH}, so that there is nothing between them to learn from; "
                 "give smaller sets, or rows that start outside both"
             )
-        for number, word, constant in ((IN_A, "a", 1), (IN_B, "b", 0)):
+        for number, word, constant in ((IN_A, A, 1), (IN_B, B, 0)):
             if not np.any(moves.there[outside] == number):
                 raise checks.InputError(
                     f"none of the {int(outside.sum()):,} transitions that start outside both sets enters {word}, so "
@@ -466,6 +484,7 @@ class CommittorRegressor(TransitionEstimator):
         problem = super()._fit_first(table)
         moves = self._moves(table)
         self.moves_, self.arrivals_, self.departures_ = moves.sampled(self._seed()), (0, 0), moves.departures
+        self.asked_ = None
         self._count(problem)
         return problem
 
@@ -473,6 +492,7 @@ class CommittorRegressor(TransitionEstimator):
         problem = super()._fit_more(table)
         more, before = self._moves(table), self.departures_
         self.moves_ = None if self.moves_ is None else self.moves_.joined(more).sampled(self._seed())
+        self.asked_ = None
         self.departures_ = before[0] + more.departures[0], before[1] + more.departures[1]
         self._count(problem)
         return problem
@@ -486,7 +506,7 @@ class CommittorRegressor(TransitionEstimator):
             [
                 f"only {count} of {self.diagnostics_.rows} transitions from outside both enter {word}, on which all "
                 "probabilities rest; gather more that do, or widen it"
-                for count, word in zip(self.arrivals_, ("a", "b"), strict=True)
+                for count, word in zip(self.arrivals_, (A, B), strict=True)
                 if count < FEW_ARRIVALS
             ]
         )

@@ -22,7 +22,7 @@ from dualembed.problems.base import Problem
 from dualembed.selection import auto
 from dualembed.sources import Dataset
 
-MOST = 200_000  # transitions that are kept
+MOST, MOST_IN_FILES = 200_000, 20_000  # transitions that are kept with a model, and in a file of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +41,16 @@ class Moves:
     durations: Floats | None = None
     given: Integers | None = None
 
-    def sampled(self, seed: int) -> Moves:
-        """At most MOST of the transitions, drawn at random: a model does not grow with its data."""
-        if len(self) <= MOST:
+    def in_file(self) -> Moves:
+        """What a file keeps of them."""
+        return self.sampled(0, MOST_IN_FILES)
+
+    def sampled(self, seed: int, most: int | None = None) -> Moves:
+        """At most so many of the transitions, drawn at random: a model does not grow with its data."""
+        most = MOST if most is None else most
+        if len(self) <= most:
             return self
-        kept = np.sort(np.random.default_rng(seed).choice(len(self), MOST, replace=False))
+        kept = np.sort(np.random.default_rng(seed).choice(len(self), most, replace=False))
         given = kept if self.given is None else self.given[kept]
         fields = ("state", "next_state", "here", "there", "labels", "durations")
         own = [(name, getattr(self, name)) for name in fields]

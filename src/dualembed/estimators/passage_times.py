@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dualembed import checks
 from dualembed.answers import Answer
 from dualembed.data.table import Table
 from dualembed.estimators.moves import Moves, Process, require_default, require_single_steps, within
-from dualembed.estimators.sets import decoded, members
+from dualembed.estimators.sets import decoded, members, require_some
 from dualembed.estimators.transitions import TransitionEstimator
 from dualembed.linear.fit import LinearFit
 from dualembed.problems import HittingTime
@@ -72,11 +71,7 @@ class PassageTimes(TransitionEstimator):
         moves = require_default(self, self.moves_, "the mean time from a set")
         require_single_steps(self, "the mean time from a set")
         inside = members(self.coding_, decoded(self.coding_, moves.state), condition, "condition")
-        if not inside.any():
-            raise checks.InputError(
-                f"the condition holds in none of the states of {len(moves):,} rows, so that nothing is known of times "
-                "from there; give a set that some rows start in"
-            )
+        require_some(inside, "the condition")
         process = Process(moves, self._seed())
         times = within(self._mean_times(process).ways(moves.state), [(moves.here > 0, 0.0)])
         found = process.mean(inside[:, None] * times) / process.mean(inside.astype(float))

@@ -16,13 +16,22 @@ def members(coding: Coding, states: Any, given: Any, word: str) -> np.ndarray:
     """Whether each state (n,) is in the set; `word` is the parameter that the set was given as."""
     columns = coding.in_order(states, renamed=True)
     if callable(given):
-        known = coding.renamed(np.asarray(states) if isinstance(states, list) else states)
-        inside = np.asarray(given(np.asarray(known)[:, None] if is_1d(known) else known))
+        known = coding.renamed(states)
+        known = np.asarray(known) if isinstance(known, list) else known
+        inside = np.asarray(
+            given(
+                np.asarray(known)[:, None] if is_1d(known) else np.asarray(known) if isinstance(known, list) else known
+            )
+        )
         if inside.shape != (len(columns[0]),):
             raise checks.InputError(
                 f"the {word} must say yes or no for each of {len(columns[0])} states, but gave shape {inside.shape}"
             )
         return inside.astype(np.float64) > 0
+    if np.size(given) == 0:
+        raise checks.InputError(
+            f"the {word} is empty; give the states that are in it, or a function from states to yes or no"
+        )
     if all(column.dtype.kind == "f" for column in columns):
         if isinstance(given, str):
             raise checks.InputError(
@@ -33,6 +42,16 @@ def members(coding: Coding, states: Any, given: Any, word: str) -> np.ndarray:
     if len(columns) > 1:
         raise checks.InputError(f"with categories among several columns the {word} must be a function of states")
     return np.isin(columns[0], np.atleast_1d(np.asarray(given, dtype=object)))
+
+
+def require_some(inside: np.ndarray, word: str) -> np.ndarray:
+    """The flags (n,) of rows that start in a set; refused where none does."""
+    if not inside.any():
+        raise checks.InputError(
+            f"{word} holds in none of the states of {len(inside):,} rows, so that nothing is known of it; give a set "
+            "that some rows start in"
+        )
+    return inside
 
 
 def decoded(coding: Coding, points: np.ndarray) -> Any:

@@ -13,7 +13,7 @@ from dualembed.data.frames import as_column, is_1d
 from dualembed.data.table import Table
 from dualembed.estimates import format_number
 from dualembed.estimators.moves import LongRun, Moves, Process, middle, require_default
-from dualembed.estimators.sets import decoded, members
+from dualembed.estimators.sets import decoded, members, require_some
 from dualembed.estimators.transitions import LAGS, TransitionEstimator
 from dualembed.linear.candidates import Functional, Headline
 from dualembed.problems import AverageReward
@@ -240,7 +240,7 @@ class StationaryAverage(TransitionEstimator):
         """
         moves = require_default(self, self.moves_, "the probability of another set")
         inside = members(self.coding_, decoded(self.coding_, moves.state), condition, "condition")
-        found = Process(moves, self._seed()).mean(inside.astype(float))
+        found = Process(moves, self._seed()).mean(require_some(inside, "the condition").astype(float))
         return found.answer("the long-run probability of the set", positive=True, most=1.0)
 
     def weights(self, states: Any = None) -> np.ndarray:
@@ -296,7 +296,9 @@ class StationaryAverage(TransitionEstimator):
             return as_column("observable", table.observable, rows)
         if self.where is not None:
             self.about_ = f"the long-run probability of {getattr(self.where, 'text', 'the set')}"
-            return members(self.coding_, table.states, self.where, "set").astype(float)
+            inside = members(self.coding_, table.states, self.where, "set")
+            # Rows that come later, or are left out, need not be in it.
+            return (inside if self.__sklearn_is_fitted__() else require_some(inside, "where")).astype(float)
         first = self.coding_.columns[0]
         values = self.coding_.in_order(table.states, renamed=True)[0]
         if first.levels:

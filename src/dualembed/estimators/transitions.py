@@ -28,6 +28,7 @@ DISCOUNT = Setting("discount", "By how much a reward counts less a step later.",
 LAGS = (
     Setting("lagtime", "Rows from a state to the next one of its trajectory.", default=1),
     Setting("dt", "How long one row takes; then the unit of times.", default=1.0),
+    Setting("reversible", "Count each transition backwards, too, of a sample of the long run.", default=False),
 )
 
 

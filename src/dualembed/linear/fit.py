@@ -29,6 +29,9 @@ from dualembed.tuning import SEARCH
 FAR = 99.0  # percentile of the distance from one row to the nearest other, beyond which a point is outside the data
 BLOCK = 2048  # points looked at together
 FOLD_UNITS = 10  # labels, or rows, of a fold that an honest error is taken on, at least
+# Of sums that are kept, so that files do not grow with the number of kernels: numbers, those of a path by itself in
+# squares of its features, and directions at least.
+MOST_NUMBERS, OF_A_PATH, LEAST_DIRECTIONS = 2_300_000, 5, 64
 WITNESS_RIDGES = 10.0 ** np.arange(2, -7, -1)  # as shares of a feature's mean square
 
 
@@ -87,7 +90,8 @@ class LinearFit(eqx.Module):
         kept = [number for number, each in enumerate(weights) if each.sum() > 0]
         influence = [first_order(paths[i], weights[i], sums[i], weighing.into) for i in kept]
         average = weighing.average([paths[i] for i in kept], [weights[i] for i in kept], influence)
-        compact = tuple(sums[i].merged(weighing.into).compact() for i in kept)
+        most = most_directions([sums[i].target.shape[1] for i in kept], len(groups.units))
+        compact = tuple(sums[i].merged(weighing.into).compact(most) for i in kept)
         known = weighing.headline, groups.units, groups.by_label
         folds = _folds(groups.units)
         without = None
@@ -237,6 +241,7 @@ class LinearFit(eqx.Module):
         """
         leading = int(np.argmax([weights.sum() for weights in self.candidates.weights]))
         path, sums = self.candidates.paths[leading], self.sums[leading]
+        sums = sums if sums.directions is None else sums.whole()
         shares = self.candidates.weights[leading] / self.candidates.weights[leading].sum()
         thetas = np.tensordot(shares, path.weights[:, 1:-1], axes=1)
         left = np.stack(
@@ -297,6 +302,15 @@ class LinearFit(eqx.Module):
         negative = float(visits @ np.maximum(-weights, 0) / total)
         squares = max(float(visits @ weights**2), np.finfo(float).tiny)
         return Overlap(negative, float((visits @ weights) ** 2 / squares / visits.sum()))
+
+
+def most_directions(sizes: ArrayLike, groups: int) -> int:
+    """The directions in which products of groups are kept, of paths of these sizes: a fit of many is no larger."""
+    sizes = np.asarray(sizes)
+    most = np.arange(LEAST_DIRECTIONS, max(sizes.max(), LEAST_DIRECTIONS) + 1)
+    each = np.minimum(most[:, None], sizes)
+    numbers = np.sum(groups * each**2 + sizes * each * (each < sizes) + OF_A_PATH * sizes**2, axis=1)
+    return int(most[numbers <= MOST_NUMBERS].max(initial=LEAST_DIRECTIONS))
 
 
 def _folds(units: Integers) -> Integers:

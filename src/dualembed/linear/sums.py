@@ -48,6 +48,11 @@ class Sums:
         Sum Σ g t of all groups.
     square : float or None
         Sum Σ t² of all groups.
+    directions : array of shape (m, p) or None
+        Where they are given (`compact`), `remainder` is the whole of Σ φ gᵀ, `cross` (K, p, p) what groups have of it
+        beyond their share, and `dual` (1, p, p) Σ φ φᵀ, both in these directions alone.
+    rest : float
+        What Σ φ φᵀ has in each of the other directions.
     """
 
     count: Floats
@@ -58,9 +63,13 @@ class Sums:
     primal: Floats | None = None
     primal_target: Floats | None = None
     square: float | None = None
+    directions: Floats | None = None
+    rest: float = 0.0
 
     def __add__(self, other: Sums) -> Sums:
         """The sums over both sets of rows."""
+        if self.directions is not None:
+            return self.whole() + other
         added: dict[str, Any] = {}
         for field in dataclasses.fields(Sums):
             mine, others = getattr(self, field.name), getattr(other, field.name)
@@ -101,12 +110,16 @@ class Sums:
     @property
     def mean_dual(self) -> Floats:
         """E[φφᵀ] over all rows, (r, r)."""
-        return np.asarray(self.dual.sum(axis=0, dtype=np.float64) / self.rows)
+        own = np.asarray(self.dual.sum(axis=0, dtype=np.float64))
+        if self.directions is not None:
+            leading = self.directions.astype(np.float64)
+            own = leading @ (own - self.rest * np.eye(len(own))) @ leading.T + self.rest * np.eye(len(leading))
+        return own / self.rows
 
     @property
     def mean_square(self) -> float:
         """The mean square of a feature over all rows: what a ridge is measured by."""
-        return float(np.trace(self.mean_dual) / self.dual.shape[1])
+        return float(np.trace(self.mean_dual) / self.target.shape[1])
 
     def means(self) -> tuple[Floats, Floats]:
         """The means E[φgᵀ] and E[φtᵀ] over all rows.
@@ -223,20 +236,65 @@ class Sums:
             primal_target=self.primal_target @ transform,
         )
 
-    def compact(self) -> Sums:
-        """The same sums in half the memory; the total over groups keeps its digits.
+    def compact(self, most: int | None = None) -> Sums:
+        """The same sums in less memory; the total over groups keeps its digits.
+
+        Parameters
+        ----------
+        most : int, optional
+            Directions, those of most of Σ φ φᵀ, in which it is known what groups differ by; by default all.
 
         Returns
         -------
         Sums
             The groups' products in float32.
         """
-        small = self.cross.astype(np.float32)
-        # What rounding loses of the total is so little that single precision is enough for it.
-        remainder = (self._total() - small.sum(axis=0, dtype=np.float64)).astype(np.float32)
-        return dataclasses.replace(self, cross=small, dual=self.dual.astype(np.float32), remainder=remainder)
+        total, dual, shares = self._total(), self.rows * self.mean_dual, self.count / self.rows
+        if most is None or most >= len(dual):
+            small = self.cross.astype(np.float32)
+            # What rounding loses of the total is so little that single precision is enough for it.
+            remainder = (total - small.sum(axis=0, dtype=np.float64)).astype(np.float32)
+            return dataclasses.replace(self, cross=small, dual=self.dual.astype(np.float32), remainder=remainder)
+        values, vectors = np.linalg.eigh(dual)
+        leading = vectors[:, -most:].astype(np.float32).astype(np.float64)
+        apart = np.stack(
+            [leading.T @ (own - share * total) @ leading for own, share in zip(self.cross, shares, strict=True)]
+        )
+        return dataclasses.replace(
+            self,
+            cross=apart.astype(np.float32),
+            dual=(leading.T @ dual @ leading).astype(np.float32)[None],
+            remainder=total,
+            directions=leading.astype(np.float32),
+            rest=float(values[:-most].mean()),
+        )
+
+    def whole(self) -> Sums:
+        """The same sums in all directions, as far as they are known, of those that are kept in some.
+
+        Returns
+        -------
+        Sums
+            The sums.
+        """
+        if self.directions is None:
+            raise RuntimeError("the sums are whole")
+        leading, total, shares = self.directions.astype(np.float64), self._total(), self.count / self.rows
+        cross = np.stack(
+            [share * total + leading @ own @ leading.T for own, share in zip(self.cross, shares, strict=True)]
+        )
+        return dataclasses.replace(
+            self,
+            cross=cross,
+            dual=self.rows * self.mean_dual[None],
+            remainder=total - cross.sum(axis=0),
+            directions=None,
+            rest=0.0,
+        )
 
     def _total(self) -> Floats:
+        if self.directions is not None:
+            return np.asarray(self.remainder)
         return np.asarray(self.cross.sum(axis=0, dtype=np.float64) + self.remainder)
 
 

@@ -15,6 +15,7 @@ from dualembed.answers.task import Fitted
 from dualembed.arrays import Floats
 from dualembed.data.coding import Coding
 from dualembed.data.roles import ROLES, role_named
+from dualembed.data.whole import listed_table, named_table
 from dualembed.estimates import format_number
 from dualembed.linear.moment_fit import Spread
 
@@ -274,13 +275,15 @@ def witness_surface(model: Fitted, data: Any = None) -> Surface:
 
 
 def tables_of(model: Fitted, data: Any) -> dict[str, Any]:
-    """The data by the names of `fit`'s arguments; a table alone is taken for the first of them."""
+    """The data by the names of `fit`'s arguments; a table alone is all of them, as fit takes it, or the first."""
     if data is None:
         return {}
     arguments = inspect.signature(model.fit).parameters
     if isinstance(data, Mapping) and {role_named(name) for name in data} <= set(arguments):
         return {role_named(name): table for name, table in data.items() if table is not None}
-    return {next(iter(arguments)): data}
+    roles = [ROLES[name] for name in arguments if name in ROLES]
+    whole = named_table(data, roles) or listed_table(data, roles)
+    return {next(iter(arguments)): data} if whole is None else dict(whole.columns)
 
 
 def _check_fitted(model: Fitted) -> None:

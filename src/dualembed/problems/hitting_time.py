@@ -232,9 +232,7 @@ def _check_reached(columns: Sample, mark: str, which: str, consequence: str) -> 
     if checks.traced(marks):
         return
     if not np.any(np.asarray(marks)):
-        raise checks.InputError(
-            f"no transition reaches {which} ({mark} is 0 throughout): {consequence}; give more data or another target"
-        )
+        raise checks.InputError(f"no transition reaches {which}: {consequence}; give more data or another target")
     if "target" in columns:
         targets = np.asarray(columns_of("target", columns["target"]))
         names, row = np.unique(targets, axis=0, return_inverse=True)

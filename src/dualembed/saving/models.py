@@ -65,7 +65,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     encoder = Encoder()
     try:
         parameters = {key: encoder.parameter(value, key) for key, value in sorted(model.get_params(deep=False).items())}
-        fitted = {key: encoder.value(value, key) for key, value in sorted(vars(model).items()) if _is_fitted(key)}
+        kept = {key: value for key, value in sorted(vars(model).items()) if _is_fitted(key)}
+        # Parts that grow with the data say what a file keeps of them.
+        kept = {key: value.in_file() if hasattr(value, "in_file") else value for key, value in kept.items()}
+        fitted = {key: encoder.value(value, key) for key, value in kept.items()}
     except RecursionError:
         raise checks.InputError(f"the {name} holds something that holds itself, which no file can keep") from None
     rows = int(model.diagnostics_.rows) if "diagnostics_" in fitted else None
