@@ -6,8 +6,10 @@ import io
 import sys
 import threading
 
+import numpy as np
 import pytest
 
+import dualembed as de
 from dualembed.progress import track
 
 
@@ -79,3 +81,30 @@ def test_failing_work_closes_its_bar_and_leaves_no_thread() -> None:
         fail()
     assert set(threading.enumerate()) == threads
     assert "counting sheep" in count_to(2, Terminal())
+
+
+def test_work_without_an_end_shows_the_part_that_is_under_way() -> None:
+    stream = Terminal()
+    with track(None, "working", stream=stream, patience=0.0) as whole:
+        whole.advance(to=0)
+        count_to(5, Terminal())
+        with track(None, "thinking", stream=Terminal()) as part:
+            part.advance(to=3)
+    shown = stream.getvalue()
+    assert "working" in shown
+    assert "counting sheep" in shown
+    assert "thinking" in shown
+    assert "0/5" in shown
+    assert "0/?" in shown
+
+
+def test_a_fit_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(track.__wrapped__, "__kwdefaults__", {"stream": None, "patience": 0.0})
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(300, 1))
+    de.PolicyEvaluator(0.9).fit(states, states[:, 0], 0.5 * states + rng.normal(size=(300, 1)))
+    shown = stream.getvalue()
+    for stage in ("Choosing kernels", "Adding up rows", "Solving for every ridge", "Judging by rows left out"):
+        assert stage in shown

@@ -21,7 +21,9 @@ class Tracker:
     running when the work raises or the process forks.
     """
 
-    def __init__(self, total: int | None, label: str, stream: TextIO | None, patience: float) -> None:
+    def __init__(
+        self, total: int | None, label: str, stream: TextIO | None, patience: float, whole: Tracker | None = None
+    ) -> None:
         self.total = total
         self.label = label
         self.step = 0
@@ -29,17 +31,33 @@ class Tracker:
         self._show_at = time.monotonic() + patience
         self._bar: Any = None
         self._task: Any = None
+        self._whole = whole  # of which this is a part, which is shown in its place
+        self.stages = total is None
 
     def advance(self, to: int) -> None:
         """Record that `to` steps are done, and draw the bar when it is time."""
         self.step = int(to)
+        if self._whole is not None:
+            self._whole._draw(self.step)
+        else:
+            self._draw(self.step)
+
+    def _draw(self, step: int) -> None:
         now = time.monotonic()
         if self._stream is None or now < self._show_at:
             return
         if self._bar is None:
             self._open()
         self._show_at = now + _REDRAW_SECONDS
-        self._bar.update(self._task, completed=self.step, refresh=True)
+        self._bar.update(self._task, completed=step, refresh=True)
+
+    def _show(self, part: Tracker) -> None:
+        """Show the part that begins."""
+        self.total, self.label = part.total, part.label
+        if self._bar is not None:
+            self._bar.reset(self._task, description=self.label)
+            self._bar.tasks[0].total = self.total  # which reset leaves as it is where there is none
+        self._draw(0)
 
     def _open(self) -> None:
         # Imported here: most work ends before a bar is due, and rich takes a tenth of a second.
@@ -60,7 +78,7 @@ class Tracker:
 Track = Callable[[int | None, str], AbstractContextManager[Tracker]]
 """What code that reports progress is given: `track` itself, or a stand-in."""
 
-_tracking = False
+_outermost: Tracker | None = None
 
 
 @contextmanager
@@ -74,19 +92,28 @@ def track(
     ...         tracker.advance(to=step + 1)
 
     Nothing is shown when standard error is not a terminal. Of nested trackers only the outermost is
-    shown, since two bars would overwrite each other.
+    shown, since two bars would overwrite each other; one that does not know its total shows the part
+    that is under way.
     """
-    global _tracking
+    global _outermost
     stream = sys.stderr if stream is None else stream
-    visible = not _tracking and _is_terminal(stream)
-    tracker = Tracker(total, label, stream if visible else None, patience)
-    _tracking = _tracking or visible
+    if _outermost is not None:
+        whole = _outermost if _outermost.stages else None
+        tracker = Tracker(total, label, None, patience, whole)
+        if whole is not None:
+            whole._show(tracker)
+        yield tracker
+        return
+    tracker = Tracker(total, label, stream if _is_terminal(stream) else None, patience)
+    if tracker._stream is None:
+        yield tracker
+        return
+    _outermost = tracker
     try:
         yield tracker
     finally:
-        if visible:
-            _tracking = False
-            tracker._close()
+        _outermost = None
+        tracker._close()
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

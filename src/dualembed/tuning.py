@@ -56,6 +56,8 @@ class Search:
         by 0.4 of a standard error; 800 did not mend what a sharp policy's values miss.
     known_landmarks : int
         Landmarks of the regression that becomes the known part of f.
+    known_rows : int
+        Rows that choose its kernel, and whether there is such a part at all, where there are more.
     known_noise : float
         Share of the target's variance that this regression may leave. With 0.9, rewards that are rare or noisy put
         the regression's own error into every answer (see `headline`).
@@ -144,6 +146,7 @@ class Search:
     probes: int = 300
     landmarks: int = 400
     known_landmarks: int = 300
+    known_rows: int = 20_000
     known_noise: float = 0.1
     screened: int = 5000
     screen_rows: int = 4000

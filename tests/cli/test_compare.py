@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -92,3 +93,24 @@ def test_the_picture_keeps_its_numbers_and_marks_what_is_far_off() -> None:
     assert any(line.get_marker() == ">" and line.get_xdata()[0] == high for line in ax.lines)
     frame = de.plot.data_of(ax)
     assert frame["value"].tolist()[:2] == [1.0, 2.0]
+
+
+def test_a_log_in_hdf5_is_fitted_to_and_compared(tmp_path: Path, capsys: Shown) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "log.hdf5"
+    with h5py.File(path, "w") as file:
+        file["observations"] = rng.normal(size=(ROWS, 2))
+        file["actions"] = rng.integers(2, size=ROWS)
+        file["rewards"] = rng.normal(size=ROWS)
+        file["terminals"] = np.zeros(ROWS)
+        file["timeouts"] = np.arange(ROWS) % STEPS == STEPS - 1
+    assert main(["compare", str(path), "--policy", "logged", "--discount", "0.8", "--json"]) == 0
+    found = document(capsys)
+    assert found["columns"]["state"] == ["state_0", "state_1"]
+    assert found["rows"] == ROWS - ROWS // STEPS
+    wanted = de.compare(path, {"logged": None}, discount=0.8).values["logged"].value
+    assert found["answers"][0]["value"] == pytest.approx(wanted)
+    out = tmp_path / "value.dualembed"
+    assert main(["fit", "policy-evaluation", str(path), "--discount", "0.8", "--out", str(out)]) == 0
+    assert "state_0, state_1" in capsys.readouterr().out
+    assert out.exists()

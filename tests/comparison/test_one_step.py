@@ -164,7 +164,65 @@ def test_policies_of_actions_that_were_never_taken_are_refused() -> None:
     log = bandit(0, 60)
     third = np.tile([0.0, 0.0, 1.0], (60, 1))
     columns = {"states": log["states"], "actions": log["actions"], "rewards": log["rewards"]}
-    with pytest.raises(de.InputError, match="none of the 2 that the fit knows of"):
+    with pytest.raises(de.InputError, match="takes the action 2, which the log never shows"):
         de.ActionValueEvaluator(0.0, third).fit(**columns)
     with pytest.raises(de.InputError, match="never takes a logged action"):
-        de.compare(log, {"third": third})
+        de.compare(log, {"other": 1 - log["actions"]})
+
+
+def test_the_feedback_of_a_bandit_is_the_log_that_it_is() -> None:
+    """OBP's dictionary, what `data.log` made of it, and our own columns are one log; so are policies in OBP's form."""
+    log = bandit(0)
+    feedback = {"context": log["states"], "action": log["actions"], "reward": log["rewards"]}
+    feedback["pscore"] = log["propensities"]
+    table = steep(log["states"])
+    wanted = str(de.compare(log, {"new": table}))
+    assert "self-normalised IPW" in wanted
+    for given in (feedback, de.data.log(feedback)):
+        for policy in (steep, table, table[:, :, None]):
+            assert str(de.compare(given, {"new": policy})) == wanted
+    asked = de.ActionValueEvaluator(0.9, steep, primal="linear").fit(feedback).value()
+    assert de.ActionValueEvaluator(0.9, table[:, :, None], primal="linear").fit(feedback).value().value == asked.value
+
+
+def test_a_policy_of_several_positions_is_that_of_each_row_s_own() -> None:
+    log, place = bandit(0), np.arange(ROWS) % 3
+    feedback = {"context": log["states"], "action": log["actions"], "reward": log["rewards"], "position": place}
+    feedback["pscore"] = log["propensities"]
+    rng = np.random.default_rng(0)
+    tables = rng.dirichlet(np.ones(2), size=(ROWS, 3)).transpose(0, 2, 1)
+    own = tables[np.arange(ROWS), :, place]
+    assert str(de.compare(feedback, {"new": tables})) == str(de.compare(feedback, {"new": own}))
+    with pytest.raises(de.InputError, match="at 3 positions, but the log does not say which"):
+        de.compare({**feedback, "position": None}, {"new": tables})
+    with pytest.raises(de.InputError, match="position must be whole numbers from 0 to 2, not 3 as in row 0"):
+        de.compare({**feedback, "position": place + 3}, {"new": tables})
+
+
+def test_actions_that_the_log_never_shows_must_have_no_probability() -> None:
+    log = bandit(0)
+    two, without = steep(log["states"]), np.zeros((ROWS, 3))
+    less = np.column_stack([two, without])
+    assert de.compare(log, {"a": less}).values["a"].value == pytest.approx(
+        de.compare(log, {"a": two}).values["a"].value
+    )
+    for policy in (np.full((ROWS, 5), 0.2), lambda states: np.full((len(states), 5), 0.2)):
+        with pytest.raises(
+            de.InputError, match="actions 2, 3, 4, which the log never shows \\(there are 0, 1\\); give"
+        ):
+            de.compare(log, {"a": policy})
+    with pytest.raises(de.InputError, match="takes the action 2, which the log never shows"):
+        de.compare(log, {"a": np.full(ROWS, 2)})
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_one_policy_and_itself_differ_by_nothing(logged: bool) -> None:
+    """Where propensities are estimated, too: what that changes is the same for both."""
+    log = bandit(0)
+    if not logged:
+        del log["propensities"]
+    near = 0.98 * steep(log["states"]) + 0.02 * shares(log["states"])
+    found = de.compare(log, {"a": steep, "b": steep, "near": near})
+    same = found.difference("a", "b")
+    assert (same.value, same.stderr) == (0.0, 0.0)
+    assert 0 < found.difference("a", "near").stderr < 0.1 * found.values["a"].stderr

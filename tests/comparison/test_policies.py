@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import dualembed as de
 
@@ -95,10 +96,88 @@ def test_what_is_best_beyond_doubt_is_worth_what_it_is_alone(comparison: Any) ->
 def test_strange_names_and_actions_are_told_in_one_sentence(comparison: Any) -> None:
     with pytest.raises(de.checks.InputError, match="there is no policy 'sometimes'; there are never, coin, always"):
         comparison.difference("always", "sometimes")
-    three = {"two": taking(0.5), "three": lambda states: np.full((len(states), 3), 1 / 3)}
+    three = {"two": taking(0.5), "three": lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1))}
     with pytest.raises(de.checks.InputError, match="choose among different actions"):
         de.compare(log(), three)
+    with pytest.raises(de.checks.InputError, match="takes the action 2, which the log never shows"):
+        de.compare(log(), {"three": lambda states: np.full((len(states), 3), 1 / 3)})
     with pytest.raises(de.checks.InputError, match="must be a dictionary of states"):
         de.compare({"states": [0.0]}, {"two": taking(0.5)})
     with pytest.raises(de.checks.InputError, match="dictionary from names to policies"):
         de.compare(log(), [taking(0.5)])
+
+
+def test_one_policy_and_itself_differ_by_nothing() -> None:
+    found = de.compare(
+        log(), {"coin": taking(0.5), "toss": taking(0.5), "logged": None, "again": None}, discount=DISCOUNT
+    )
+    for pair in (("coin", "toss"), ("logged", "again")):
+        answer = found.difference(*pair)
+        assert (answer.value, answer.stderr) == (0.0, 0.0)
+    assert found.difference("coin", "logged").stderr > 0
+
+
+def test_the_error_of_a_small_difference_is_small_and_covers() -> None:
+    """What ridges leave in both values is left in both alike: of 2 in 100 other actions the error is a tenth."""
+    policies = {"coin": taking(0.5), "near": taking(0.52), "far": taking(0.9)}
+    found = de.compare(log(), policies, discount=DISCOUNT)
+    near, far = found.difference("near", "coin"), found.difference("far", "coin")
+    assert near.stderr < 0.1 * far.stderr
+    assert near.stderr < 0.05 * found.values["coin"].stderr
+    rows = {row["what"]: row for row in found.table() if row["estimator"] == "debiased"}
+    for name, share in (("coin minus near", -0.02), ("coin minus far", -0.4)):
+        assert rows[name]["lower"] < share / (1 - DISCOUNT) < rows[name]["upper"]
+
+
+def test_whatever_log_reads_is_compared() -> None:
+    columns = log()
+    rows = np.split(np.arange(EPISODES * STEPS), EPISODES)
+    policies = {"coin": taking(0.5), "logged": None}
+    names = ("states", "actions", "rewards", "next_states")
+    wanted = de.compare(columns, policies, discount=DISCOUNT).text()
+    listed = [{name: columns[name][own] for name in names} for own in rows]
+    assert de.compare(listed, policies, discount=DISCOUNT).text() == wanted
+
+
+def test_importance_sampling_of_measured_actions_is_by_both_densities() -> None:
+    """Of actions N(0, 0.3²) whose policy would be N(0.1, 0.25²), in episodes of one step and of several."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.normal(size=(EPISODES * STEPS, 1)), 0.3 * rng.normal(size=EPISODES * STEPS)
+    taken = np.exp(-((actions / 0.3) ** 2) / 2) / (0.3 * np.sqrt(2 * np.pi))
+    last = np.arange(EPISODES * STEPS) % STEPS == STEPS - 1
+    columns = {"states": states, "actions": actions, "rewards": actions, "terminated": 1 * last}
+    columns |= {"next_states": np.roll(states, -1), "episodes": log()["episodes"]}
+    policy = de.data.policies.GaussianPolicy(lambda seen: np.full(len(seen), 0.1), 0.25)
+    assert taken.max() > 1
+    found = de.compare({**columns, "propensities": taken}, {"new": policy}, discount=DISCOUNT).estimates["new"]
+    ratios = (policy.density(states, actions) / taken).reshape(EPISODES, STEPS)
+    paid = np.cumprod(ratios, axis=1) * DISCOUNT ** np.arange(STEPS) * actions.reshape(EPISODES, STEPS)
+    assert found["importance sampling"].value == pytest.approx(paid.sum(axis=1).mean())
+    assert "weighted importance sampling" in found
+    assert not any("importance" in name for name in de.compare(columns, {"new": policy}).estimates["new"])
+    certain = de.data.policies.GaussianPolicy(lambda seen: np.full(len(seen), 0.1), 0.0)
+    assert not certain.spreads(states)
+    with pytest.raises(de.InputError, match="without deviation has no density"):
+        certain.density(states, actions)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_policy_that_fails_is_named_with_its_reason(follows: bool) -> None:
+    columns = log() if follows else {name: log()[name] for name in ("states", "actions", "rewards")}
+
+    def broken(states: Any) -> np.ndarray:
+        raise ZeroDivisionError("no such state")
+
+    for policy, said in ((LogisticRegression(), "NotFittedError"), (broken, "ZeroDivisionError: no such state")):
+        with pytest.raises(de.InputError, match=f"the policy 'new' failed for .* states \\({said}") as found:
+            de.compare(columns, {"new": policy}, discount=DISCOUNT)
+        assert type(found.value.__cause__).__name__ == said.split(":")[0]
+
+
+def test_one_column_of_probabilities_is_no_policy() -> None:
+    table = {**log(), "p_0": np.full(EPISODES * STEPS, 0.4), "p_1": np.full(EPISODES * STEPS, 0.6)}
+    del table["next_states"]
+    with pytest.raises(
+        de.InputError, match=r"takes the action 0\.4, but the log's actions are 0, 1; .* a column of them"
+    ):
+        de.compare(table, {"bold": "p_0"}, discount=DISCOUNT)

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 from dualembed.checks import InputError
-from dualembed.data import log
+from dualembed.data import alignment, log
 from dualembed.estimators import PolicyEvaluator
 
 # Two episodes: one that ends after 3 steps, one that a limit cuts after 4.
@@ -221,6 +221,38 @@ def test_lists_of_trajectories_of_arrays_dictionaries_and_rows() -> None:
     check(log(records), rows=6)
 
 
+def test_a_dictionary_of_our_own_names_is_read_as_a_frame_is() -> None:
+    whole = {
+        "state": np.arange(30.0)[::-1],
+        "next_state": np.arange(30.0)[::-1] + 1,
+        "reward": np.ones(30),
+        "episode": np.repeat(["a", "b"], 15),
+        "terminated": np.zeros(30),
+        "time": np.arange(30)[::-1],
+    }
+    found, frame = log(whole), log(pd.DataFrame(whole))
+    assert list(found) == list(frame)
+    for name in found:
+        np.testing.assert_array_equal(found[name], frame[name])
+    assert found["state"][:2].tolist() == [[15.0], [16.0]]
+    assert found["episode"].tolist() == [0.0] * 15 + [1.0] * 15
+    with pytest.raises(InputError, match="rewards must have one number for each of 30 steps, but have 3"):
+        log({**whole, "reward": np.ones(3)})
+    with pytest.raises(InputError, match="rewards must be numbers, not"):
+        log({**whole, "reward": np.repeat("much", 30)})
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_list_of_frames_is_a_log(form: Any) -> None:
+    rng = np.random.default_rng(0)
+    parts = [{"x": rng.permutation(8) / 2, "reward": rng.normal(size=8)} for _ in range(5)]
+    frames = [{"state_x": part["x"], "reward": part["reward"], "time": 2 * part["x"]} for part in parts]
+    found = log([form(each) for each in frames])
+    np.testing.assert_array_equal(found["state"][:, 0], np.tile(np.arange(7) / 2, 5))
+    np.testing.assert_array_equal(found["episode"], np.repeat(np.arange(5), 7))
+    assert alignment([form(each) for each in frames]).verdict == "unknown"
+
+
 def test_a_table_by_our_own_names_and_what_log_returned() -> None:
     frame = pd.DataFrame(
         {"state_0": STATE[:, 0], "state_1": -STATE[:, 0], "reward": REWARD, "episode": list("aaabbbb")}
@@ -240,6 +272,17 @@ def test_a_table_by_our_own_names_and_what_log_returned() -> None:
             "this dict is nearest to the columns of RLlib and has no rewards and no term",
         ),
         ({**RLLIB, "terminateds": None, "eps_id": None, "dones": ENDS}, "dones do not tell an end from a time limit"),
+        (
+            {"states": STATE, "actions": ACTION, "rewards": REWARD},
+            "nearest to columns of our own names and has no episode or terminated, which .*; put a single trajectory",
+        ),
+        ({"states": STATE, "terminated": ENDS}, "nearest to columns of our own names and has no reward$"),
+        (
+            {name: D4RL[name] for name in ("observations", "actions", "rewards")},
+            "D4RL and d3rlpy and has no terminals; put a single trajectory into a list",
+        ),
+        (STATE, "not ndarray; put a single trajectory into a list"),
+        ([[1.0, 2.0], [3.0]], "a log must be .*, or a list of trajectories, not list"),
         ({"context": STATE, "action": ACTION}, "nearest to OBP's bandit_feedback and has no reward"),
         ({"price": REWARD}, "a log must be a Minari dataset .*, not dict with price"),
         ([3, 4], "a log must be .*, not int"),

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from tests.estimators.cases import even, small
+from tests.estimators.cases import small
 
 import dualembed as de
 
@@ -28,6 +29,10 @@ def walks(seed: int = 0) -> dict[str, np.ndarray]:
         "episodes": np.repeat(np.arange(RUNS), STEPS),
         "time": np.tile(np.arange(STEPS), RUNS),
     }
+
+
+def coin(states: Any) -> np.ndarray:
+    return np.full((len(states), 2), 0.5)
 
 
 def explicit(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -54,7 +59,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
         ("next_states", "next_actions"),
     ),
     "action values of a policy": (
-        lambda: de.ActionValueEvaluator(0.8, even, **small()),
+        lambda: de.ActionValueEvaluator(0.8, coin, **small()),
         ("states", "actions", "rewards", "terminated", "episodes"),
         ("next_states",),
     ),
@@ -102,6 +107,26 @@ def test_a_table_without_what_follows_gives_the_bits_of_the_explicit_one(case: s
     assert f"{found.left_out_} rows are left out, the last of episodes that did not end" in str(found.summary())
     assert found.summary().to_dict()["answer"]["rows_left_out"] == found.left_out_
     assert "left out, the last" not in str(expected.summary())
+
+
+@pytest.mark.parametrize("form", ["array", "frame"])
+@pytest.mark.parametrize("case", ["value", "average", "action values", "action values of a policy"])
+def test_what_is_written_after_an_end_counts_for_nothing(case: str, form: str) -> None:
+    short, whole = written_out(case)
+    ended = whole["terminated"] > 0
+    whole = {**whole, "next_states": np.where(ended, 1e3 + whole["states"], whole["next_states"])}
+    if form == "frame":
+        columns = {
+            "states": pd.DataFrame({"x": whole["states"]}),
+            "next_states": pd.DataFrame({"y": whole["next_states"]}),
+        }
+        whole, short = {**whole, **columns}, {**short, "states": pd.DataFrame({"x": short["states"]})}
+    make = CASES[case][0]
+    found, expected = make().fit(**whole), make().fit(**short)
+    ahead = (PROBES, [0, 1, 1]) if "action" in case else (PROBES,)
+    ahead = (pd.DataFrame({"x": PROBES}), *ahead[1:]) if form == "frame" else ahead
+    np.testing.assert_array_equal(found.predict(*ahead), expected.predict(*ahead))
+    assert found.error(**whole) == expected.error(**short)
 
 
 @pytest.mark.parametrize("case", CASES)

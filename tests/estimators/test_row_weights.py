@@ -156,6 +156,7 @@ def test_logged_probabilities_of_both_policies_are_ratios() -> None:
             "propensities must be above 0.*exponential where they are log",
         ),
         ({"propensities": np.ones(ROWS), "target_probabilities": -np.ones(ROWS)}, "must not be below 0"),
+        ({"propensities": np.ones(ROWS), "target_probabilities": np.full(ROWS, 1.5)}, "must be at most 1, but are not"),
         ({"importance_weights": np.ones(ROWS), "target_probabilities": np.ones(ROWS)}, "give one of them"),
     ],
 )
@@ -181,3 +182,15 @@ def test_action_values_say_beside_the_answer_what_importance_sampling_finds() ->
 
 def _mostly(states: Any) -> np.ndarray:
     return np.tile([0.25, 0.75], (len(states), 1))
+
+
+def test_densities_of_a_target_policy_may_exceed_one() -> None:
+    """Where those of the policy that acted do, or where actions are measured; probabilities of labels may not."""
+    rng = np.random.default_rng(0)
+    rows = {"state": rng.normal(size=ROWS), "reward": rng.normal(size=ROWS), "next_state": rng.normal(size=ROWS)}
+    rows |= {"propensity": np.full(ROWS, 0.8), "target_probability": np.full(ROWS, 1.2)}
+    measured = de.PolicyEvaluator(0.8, **small()).fit({**rows, "action": rng.normal(size=ROWS)})
+    assert measured.diagnostics_.rows == ROWS
+    assert de.PolicyEvaluator(0.8, **small()).fit({**rows, "propensity": np.full(ROWS, 1.1)}).diagnostics_.rows == ROWS
+    with pytest.raises(de.InputError, match="target_probabilities must be at most 1"):
+        de.PolicyEvaluator(0.8, **small()).fit({**rows, "action": rng.integers(2, size=ROWS)})

@@ -88,6 +88,30 @@ def test_a_list_of_episodes_stands_for_all(form: Any) -> None:
     np.testing.assert_array_equal(values(model), values(expected()))
 
 
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_policies_and_sets_get_of_a_list_of_frames_what_one_frame_gives(form: Any) -> None:
+    listed = [form(each) for each in episodes("states", "actions", "rewards")]
+    whole = form({name: ROWS[name] for name in ("states", "actions", "rewards", "episodes")})
+    seen: list[Any] = []
+
+    def policy(states: Any) -> np.ndarray:
+        seen.append((type(states), len(states)))
+        return np.full((len(states), 2), 0.5)
+
+    values = [de.ActionValueEvaluator(0.8, policy, **small()).fit(given).value().value for given in (listed, whole)]
+    assert values[0] == values[1]
+    half = len(seen) // 2
+    assert seen[:half] == seen[half:]
+    assert {kind for kind, _ in seen} == {type(listed[0])}
+
+
+def test_a_list_of_frames_has_the_columns_that_policies_name() -> None:
+    listed = [pd.DataFrame({**each, "p_0": 0.25, "p_1": 0.75}) for each in episodes("states", "actions", "rewards")]
+    named = de.ActionValueEvaluator(0.8, "p_*", **small()).fit(listed).value()
+    asked = de.ActionValueEvaluator(0.8, lambda s: np.tile([0.25, 0.75], (len(s), 1)), **small()).fit(listed).value()
+    assert named.value == pytest.approx(asked.value)
+
+
 def test_a_mark_may_be_one_for_the_episode_and_states_one_more_than_rewards() -> None:
     ended = [
         {**each, "terminated": bool(each["terminated"][-1])} for each in episodes("states", "rewards", "terminated")
@@ -158,3 +182,13 @@ def test_names_of_columns_and_of_targets_are_no_columns_and_no_targets() -> None
 def test_pairs_of_arrays_get_the_sentence_of_what_is_missing() -> None:
     with pytest.raises(de.InputError, match="PolicyEvaluator needs rewards too"):
         evaluator().fit([(np.zeros((5, 1)), np.zeros(5)), (np.ones((4, 1)), np.zeros(4))])
+
+
+def test_frames_with_own_names_and_marks_that_tell_no_end_get_a_sentence() -> None:
+    with pytest.raises(
+        de.InputError, match="a list of frames must have columns called state and reward, but there are"
+    ):
+        evaluator().fit([STRANGE, STRANGE])
+    done = {"state": ROWS["states"], "reward": ROWS["rewards"], "done": ROWS["terminated"]}
+    with pytest.raises(de.InputError, match=r"of 'done', it does not tell an end from a time limit.*terminated= and"):
+        evaluator().fit(pd.DataFrame(done))

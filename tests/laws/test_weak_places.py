@@ -20,8 +20,9 @@ def coin(states: Any) -> np.ndarray:
     return np.full((len(states), 2), 0.5)
 
 
-def among_three(states: Any) -> np.ndarray:
-    return np.full((len(states), 3), 1 / 3)
+def of_three(states: Any) -> np.ndarray:
+    """Among three actions, the last of which it never takes."""
+    return np.tile([0.5, 0.5, 0.0], (len(states), 1))
 
 
 def steps(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -52,30 +53,38 @@ def test_a_state_that_no_row_starts_from_has_no_answer(tmp_path: Path) -> None:
     assert not said(model.ask(model.at(["d"])), UNSEEN)
 
 
-def test_an_action_that_is_never_taken_has_no_answer_and_a_policy_that_takes_it_a_fragile_one() -> None:
+def test_an_action_that_is_never_taken_has_no_answer_and_policies_that_take_it_are_refused() -> None:
     state, following = steps()
     action = np.arange(ROWS) % 2
     log = {"states": state, "actions": action, "rewards": state + action, "next_states": following, "episodes": EPISODE}
-    model = de.ActionValueEvaluator(0.8, among_three).fit(**log)
+    for policy in (lambda states: np.full((len(states), 3), 1 / 3), lambda states: np.full(len(states), 2)):
+        with pytest.raises(de.InputError, match="takes the action 2, which the log never shows \\(there are 0, 1"):
+            de.ActionValueEvaluator(0.8, policy).fit(**log)
+    model = de.ActionValueEvaluator(0.8, of_three).fit(**log)
     assert not said(model.ask(model.at([0.0], [1])), UNSEEN)
     ratios = model.density_ratio(np.zeros(3), np.arange(3))
     assert np.isnan(ratios).tolist() == [False, False, True]
     never = model.ask(model.at([0.0], [2]))
     assert (never.verdict, said(never, UNSEEN)) == ("not answerable", True)
-    value = model.value()
-    assert value.verdict != "solid"
-    assert said(value, "33% of what is asked about has a category")
+    among = de.ActionValueEvaluator(0.8).fit(**log, next_actions=np.arange(ROWS) % 3)
+    assert among.starts_ is not None
+    mean = among.ask(among.starts_)
+    assert mean.verdict != "solid"
+    assert said(mean, "33% of what is asked about has a category")
 
 
 def test_a_difference_of_policies_counts_what_is_guessed_of_either() -> None:
-    state, following = steps()
-    action = np.arange(ROWS) % 2
-    log = {"states": state, "actions": action, "rewards": state + action, "next_states": following, "episodes": EPISODE}
-    policies = {"all": among_three, "two": lambda states: np.tile([0.5, 0.5, 0.0], (len(states), 1))}
-    found = de.compare(log, policies, discount=0.8)
-    model = de.ActionValueEvaluator(0.8, among_three).fit(**log)
+    rng = np.random.default_rng(0)
+    state, following = rng.integers(3, size=(2, ROWS, 1))
+    action = rng.integers(2, size=ROWS)
+    action[state[:, 0] == 2] = 0
+    log = {"states": state, "actions": action, "rewards": state[:, 0] + action, "next_states": following}
+    policies = {"coin": coin, "first": lambda states: np.tile([1.0, 0.0], (len(states), 1))}
+    found = de.compare({**log, "episodes": EPISODE}, policies, discount=0.8, categorical_features=[0])
+    model = de.ActionValueEvaluator(0.8, coin, categorical_features=[0]).fit(**log, episodes=EPISODE)
     assert model.paths_ is not None
-    assert found.difference("all", "two").stderr > model.paths_.size / 3
+    share = 0.5 * np.mean(state[::10, 0] == 2)  # of starts, what no row shows
+    assert found.difference("coin", "first").stderr > share * model.paths_.size
 
 
 def test_a_pair_of_categories_that_is_never_seen_has_no_answer() -> None:

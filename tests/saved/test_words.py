@@ -52,6 +52,8 @@ NEVER_HELD = frozenset(
         "dualembed.estimators.effects:Over",
         "dualembed.estimators.invariant:Samples",
         "dualembed.estimators.weighting:Weighed",
+        "dualembed.selection.kernels:BestRegression",
+        "dualembed.spaces.nystrom:LandmarkValues",
         "dualembed.selection.evidence:Widening",
         "dualembed.linear.gmm:_Moments",
         "dualembed.estimators.linear_columns:LinearColumn",

@@ -180,10 +180,10 @@ class Reader:
     def table(self, path: Path) -> pa.Table:
         """A table with the model's columns, without rows that lack some, where these are to be dropped."""
         from dualembed.cli.saved import check_columns
-        from dualembed.data.io import read_table
+        from dualembed.data.logs import read_log_table
         from dualembed.data.table import complete
 
-        whole = read_table(path)
+        whole = read_log_table(path)
         check_columns(self.columns, whole.column_names, self.path)
         return complete(whole, self.columns, drop=self.drop)[0]
 

@@ -137,11 +137,12 @@ BENCHES: dict[str, tuple[str, str]] = {
     ),
     "answers": ("dualembed.experiments.bench_answers", "default answers, told nothing, where the truth is known"),
     "worlds": ("dualembed.experiments.bench_processes", "committors, long-run averages and rates of known processes"),
+    "speed": ("dualembed.experiments.bench_speed", "what a user waits for, beside the machine's limits and other ways"),
 }
 """Every benchmark's name, with its module and one line about it, in the order in which they are listed and run."""
 
 # Of these the function takes `case` and `kind` too, and gives its lines one by one; `tables(lines)` are their tables.
-WITH_CASES = {"answers": 20, "fqe-worlds": 3, "worlds": 20}
+WITH_CASES = {"answers": 20, "fqe-worlds": 3, "worlds": 20, "speed": 1}
 """Benchmarks whose cases can be chosen, with the trials of a case."""
 
 KEYS = ("bench", "case", "peer", "value", "unit", "ratio", "target")

@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from warnings import catch_warnings, simplefilter
@@ -316,11 +315,11 @@ class FitData:
 
 def _read(request: FitRequest) -> FitData:
     """What there is to fit to; mistakes with columns, cells and the target are found here, before JAX is waited for."""
-    from dualembed.data import read_table
     from dualembed.data.columns import columns_by_role
+    from dualembed.data.logs import read_log_table
     from dualembed.data.table import categories_in, check_varying, prepare, unused_end_marks
 
-    task, whole = request.task, read_table(request.table)
+    task, whole = request.task, read_log_table(request.table)
     roles, needed = task.roles, {"needs": task.needs, "derives": task.derives}
     asked = request.columns
     if request.formula is not None:
@@ -348,12 +347,10 @@ def _read(request: FitRequest) -> FitData:
 
 def _fitted(request: FitRequest, given: FitData) -> Any:
     """The fitted model."""
-    from dualembed.cli.console import spinner
     from dualembed.estimators.diagnostics import ReliabilityWarning
 
     model = _estimator(request, given.settings)
-    # Embedding-SGD has a bar of its own.
-    with spinner("Fitting") if request.settings["solver"] != "embedding-sgd" else nullcontext(), catch_warnings():
+    with catch_warnings():
         simplefilter("ignore", ReliabilityWarning)  # the answer says it in its own place
         model.fit(given.data)
     return model

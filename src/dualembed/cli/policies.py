@@ -144,11 +144,11 @@ def _read(
 ) -> tuple[Table, dict[str, list[str]], int, int]:
     """(the log with the policies' columns, the names of its columns, rows, rows dropped)."""
     from dualembed.checks import InputError
-    from dualembed.data import read_table
     from dualembed.data.columns import ORDERS, columns_by_role, select_columns
+    from dualembed.data.logs import read_log_table
     from dualembed.data.table import Table, arguments, categories_in, complete
 
-    whole = read_table(path)
+    whole = read_log_table(path)
     roles, names = [ROLES[name] for name in NAMES], whole.column_names
     columns = columns_by_role(roles, asked, names, needs=("states", "actions", "rewards"))
     chosen = {name: select_columns(names, spec, "--policy") for name, spec in specs.items() if spec is not None}

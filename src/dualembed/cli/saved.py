@@ -131,14 +131,15 @@ def score(
     as_json: options.AsJson = False,
 ) -> None:
     from dualembed.cli.console import exit_on_interrupt, print_json, spinner
-    from dualembed.data.io import check_exists, read_table
+    from dualembed.data.io import check_exists
+    from dualembed.data.logs import read_log_table
     from dualembed.data.table import arguments, fingerprint, prepare
 
     check_exists(table.expanduser())
     with spinner("Scoring"), exit_on_interrupt():
         fitted, task = loaded(model)
         columns = columns_for_scoring(model, fitted)
-        whole = read_table(table)
+        whole = read_log_table(table)
         check_columns(columns, whole.column_names, model)
         rows = prepare(whole, columns, derives=task.derives, drop=drop_missing)
         given = arguments(rows.table, rows.whole, task.roles, categories=categories_of(fitted))

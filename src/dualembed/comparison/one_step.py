@@ -13,15 +13,18 @@ from dualembed.answers import Answer, Verdict
 from dualembed.answers.answer import judge
 from dualembed.arrays import Floats, Integers
 from dualembed.baselines.off_policy import clustered, doubly_robust, importance_sampling
-from dualembed.comparison.compared import Compared
+from dualembed.comparison.compared import Anew, Compared
 from dualembed.data.coding import Coding
 from dualembed.data.frames import as_column, count_rows, group_numbers, levels_of
 from dualembed.data.policy_forms import (
     Choices,
     RowPolicy,
+    at_positions,
+    check_shown,
     choices_at,
     form_of,
     is_names,
+    named,
     named_rows,
     settled,
     taken_shares,
@@ -58,16 +61,30 @@ class Rounds(NamedTuple):
 
 
 def is_one_step(table: Table, discount: float) -> bool:
-    """Whether nothing follows in a log: no next states and nothing that would tell them, or a discount of 0."""
-    return "episodes" not in table.columns and (not discount or not any(role in table.columns for role in ORDERS))
+    """Whether nothing follows in a log: no next states and nothing that would tell them, or a discount of 0.
+
+    Nor does anything where each row is an episode of its own that ended.
+    """
+    if "episodes" not in table.columns:
+        return not discount or not any(role in table.columns for role in ORDERS)
+    ended = table.ended
+    if ended is None or not ended.all():
+        return False
+    return bool(np.bincount(group_numbers("episodes", table.episodes, len(ended))).max() == 1)
 
 
 def one_step_values(table: Table, policies: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Compared]:
     """The expected reward of each policy."""
-    asked = {name: _asked(policy, table) for name, policy in policies.items()}
+    asked = {}
+    for name, policy in policies.items():
+        with named(name):
+            asked[name] = _asked(policy, table)
     actions = _actions(table)
     levels = _levels(actions, [each for each in asked.values() if each is not None])
     known = {name: None if each is None else settled(each, levels, discrete=True) for name, each in asked.items()}
+    for choices in known.values():
+        if choices is not None:
+            check_shown(choices, actions)
     rounds = _learnt(table, actions, levels, options)
     return {name: _value(rounds, each) for name, each in known.items()}
 
@@ -83,6 +100,7 @@ def _asked(policy: Any, table: Table) -> Choices | None:
         form: Any = named_rows(policy, table.source, follows=True)
     else:
         form = form_of(policy)
+    form = at_positions(form, table.source)
     if not isinstance(form, RowPolicy):
         return form.at(table.states)
     actions = np.asarray(table.actions)
@@ -128,7 +146,7 @@ def _levels(actions: np.ndarray, asked: Sequence[Choices]) -> tuple[Any, ...]:
         raise refused
     counts = [each.shares.shape[1] for each in asked if each.numbered]
     if counts and not any(isinstance(level, str) for level in found) and max(found) < max(counts):
-        found = list(range(max(counts)))  # some of which were never taken
+        found = list(range(max(counts)))  # some of which were never taken, and have the probability 0
     return tuple(found)
 
 
@@ -148,7 +166,7 @@ def _value(rounds: Rounds, choices: Choices | None) -> Compared:
     if choices is None:
         scores, ratios = rewards, np.ones(len(rewards))
         rivals = {"mean of rewards": Estimate(float(rewards.mean()), clustered(rewards, units))}
-        return _compared(rounds, scores, ratios, rivals, 0.0)
+        return _compared(rounds, scores, ratios, rivals, None)._replace(anew=_anew(rounds))
     taken = taken_shares(choices, rounds.actions)
     ratios = taken / rounds.behaviour.values
     if not ratios.any():
@@ -157,18 +175,9 @@ def _value(rounds: Rounds, choices: Choices | None) -> Compared:
         )
     predicted, direct, whole = _predictions(rounds, choices)
     scores = _scores(rewards, ratios, predicted, direct, rounds.groups)
-    again = _estimated_again(rounds, taken, predicted, direct)
+    anew = _anew(rounds, taken, predicted, direct)
     rivals = _rivals(rounds, taken, ratios, direct_value(whole, rounds.groups))
-    strange = float(1 - _on_known(rounds, choices).mean())
-    return _compared(rounds, scores, ratios, rivals, strange, again)
-
-
-def _on_known(rounds: Rounds, choices: Choices) -> Floats:
-    """The probability (n,) of actions that the log has taken somewhere."""
-    if choices.labels is None:
-        return np.ones(len(choices.shares))
-    seen = set(levels_of(rounds.actions).tolist())
-    return choices.shares[:, [label in seen for label in choices.labels]].sum(axis=1)
+    return _compared(rounds, scores, ratios, rivals, anew)
 
 
 def _predictions(rounds: Rounds, choices: Choices) -> tuple[Floats, Floats, Floats]:
@@ -190,20 +199,13 @@ def _predictions(rounds: Rounds, choices: Choices) -> tuple[Floats, Floats, Floa
         return fit.replicates(np.concatenate([where, codings["actions"].encode(names)], axis=1))
 
     if choices.labels is None:
-        actions = levels_of(np.asarray(choices.actions)[:, 0]).tolist()
-        strange = next((action for action in actions if action not in own), None)
-        if strange is not None:
-            raise checks.InputError(f"a policy takes the action {strange!r}, which the log never shows")
-        whole = at(actions, states)
+        whole = at(levels_of(np.asarray(choices.actions)[:, 0]).tolist(), states)
     else:
         whole = np.zeros((rows, 1 + int(rounds.groups.max()) + 1))
         distinct, number = np.unique(states, axis=0, return_inverse=True)
-        # Of actions never taken nothing is known: they are given the mean of the others.
-        usable = [place for place, label in enumerate(choices.labels) if label in seen]
-        mass = np.maximum(choices.shares[:, usable].sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        for place in usable:
-            value = at([choices.labels[place]] * len(distinct), distinct)[number.ravel()]
-            whole += (choices.shares[:, [place]] / mass) * value
+        for place, label in enumerate(choices.labels):
+            if label in seen:  # others have the probability 0
+                whole += choices.shares[:, [place]] * at([label] * len(distinct), distinct)[number.ravel()]
     each = at(levels_of(rounds.actions).tolist(), states)
     rows_of = np.arange(rows)
     return each[rows_of, 1 + rounds.groups], whole[rows_of, 1 + rounds.groups], whole
@@ -227,18 +229,27 @@ def _scores(rewards: Floats, ratios: Floats, predicted: Floats, direct: Floats, 
     return found
 
 
-def _estimated_again(rounds: Rounds, taken: Floats, predicted: Floats, direct: Floats) -> float:
-    """The variance of the value where propensities are estimated anew without each group; 0 where they were logged."""
+def _anew(rounds: Rounds, *policy: Floats) -> Anew | None:
+    """The value with propensities that are estimated anew without each group; None where they were logged.
+
+    A `policy` is the probabilities of what was taken, and the rewards predicted of that and of the policy, each (n,);
+    without it the value is that of the policy that made the log.
+    """
     known = rounds.behaviour
     if known.replicates is None or known.groups is None:
-        return 0.0
-    ratios = taken / known.values
-    values = [float(_scores(rounds.rewards, ratios, predicted, direct, rounds.groups).mean())]
-    for group, propensities in enumerate(known.replicates):
-        kept = known.groups != group
-        parts = (each[kept] for each in (rounds.rewards, taken / propensities, predicted, direct, rounds.groups))
-        values.append(float(_scores(*parts).mean()))
-    return float(jackknife(np.array(values), np.bincount(known.groups) / len(known.groups)))
+        return None
+    every = [
+        np.ones(len(rounds.rewards), dtype=bool),
+        *(known.groups != group for group in range(len(known.replicates))),
+    ]
+    values = []
+    for kept, propensities in zip(every, [known.values, *known.replicates], strict=True):
+        scores = rounds.rewards[kept]
+        if policy:
+            taken, predicted, direct = (each[kept] for each in policy)
+            scores = _scores(scores, taken / propensities[kept], predicted, direct, rounds.groups[kept])
+        values.append(float(scores.mean()))
+    return Anew(np.array(values), np.bincount(known.groups) / len(known.groups))
 
 
 def direct_value(whole: Floats, groups: Integers) -> Estimate:
@@ -271,7 +282,7 @@ def _rivals(rounds: Rounds, taken: Floats, ratios: Floats, direct: Estimate) -> 
 
 
 def _compared(
-    rounds: Rounds, scores: Floats, ratios: Floats, rivals: Mapping[str, Estimate], strange: float, again: float = 0.0
+    rounds: Rounds, scores: Floats, ratios: Floats, rivals: Mapping[str, Estimate], anew: Anew | None
 ) -> Compared:
     """The mean of scores as an answer, with how it varies by rows and without each left-out group."""
     units = np.arange(len(scores)) if rounds.labels is None else rounds.labels
@@ -280,9 +291,7 @@ def _compared(
     totals = np.bincount(np.unique(units, return_inverse=True)[1], scores - value) / len(scores)
     plain = clustered(scores, units)
     replicates = np.array([scores[rounds.groups != each].mean() for each in range(int(rounds.groups.max()) + 1)])
-    # What takes an action that was never taken may be worth anything that rewards are.
-    guessed = strange * float(np.std(rounds.rewards))
-    stderr = float(np.sqrt(max(plain**2, again) + guessed**2))
+    stderr = max(plain, 0.0 if anew is None else float(np.sqrt(jackknife(anew.values, anew.shares))))
     used = overlap(ratios)
     fit = rounds.model.paths_
     size = max(abs(value), 0.0 if fit is None else fit.size, np.finfo(float).tiny)
@@ -290,7 +299,7 @@ def _compared(
     # By few groups of rows, as other answers are: most rows of rare rewards alone say nothing, which is no worry.
     few = np.bincount(np.random.default_rng(0).permutation(len(totals)) % min(SEARCH.groups, len(totals)), totals)
     carried = dataclasses.replace(spread, influence=few.astype(np.float64)).carried
-    judged = judge(negative=None, outside=strange, relative=stderr / size, finite=True, carried=carried)
+    judged = judge(negative=None, outside=0.0, relative=stderr / size, finite=True, carried=carried)
     warnings = [*judged.warnings, *([used.warning] if used.warning else [])]
     answer = Answer(
         value,
@@ -302,4 +311,4 @@ def _compared(
         effective=used.share,
         because=judged.because,
     )
-    return Compared(answer, spread, rounds.shares, rivals, used.share)
+    return Compared(answer, spread, rounds.shares, rivals, used.share, anew=anew)

@@ -11,15 +11,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from dualembed import checks
-from dualembed.comparison.compared import Compared, difference, joint_of
+from dualembed.comparison.compared import Asked, Compared, difference, joint_of
 from dualembed.comparison.one_step import is_one_step, one_step_values
 from dualembed.comparison.policy_table import Comparison
 from dualembed.comparison.rivals import cut_note, rivals_of
 from dualembed.data.frames import names_of
 from dualembed.data.libraries import library_of
+from dualembed.data.policy_forms import named
 from dualembed.data.roles import ROLES, role_named
 from dualembed.data.table import Table
-from dualembed.data.whole import named_table
+from dualembed.data.whole import listed_table, named_table
 from dualembed.estimates import Estimate
 from dualembed.estimators import ActionValueEvaluator, PolicyEvaluator
 from dualembed.linear.path import Estimates, mix
@@ -119,11 +120,12 @@ def read_log(log: Any) -> Table:
         known = {role_named(str(name)): column for name, column in log.items() if column is not None}
         table = Table({role.name: known[role.name] for role in roles if role.name in known}, source=log)
     if table is None or "states" not in table.columns:
-        table = Table.whole(log) or (named_table(log, roles) if names_of(log) is not None else None)
+        table = Table.whole(log) or listed_table(log, roles)
+        table = named_table(log, roles) if table is None and names_of(log) is not None else table
     if table is None or "states" not in table.columns:
         raise checks.InputError(
-            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated), or a "
-            "frame whose columns are called so"
+            "log must be a dictionary of states, actions, rewards, next_states and episodes (and terminated), a frame "
+            "whose columns are called so, a list of such, one for each episode, or what data.log reads"
         )
     for role in ("actions", "rewards"):
         if role not in table.columns:
@@ -152,7 +154,8 @@ def _values(
             models[name] = evaluator.fit(Table(known, warnings=table.warnings))
         else:
             evaluator = ActionValueEvaluator(discount, policy, **options)
-            models[name] = evaluator.fit(own)
+            with named(name):
+                models[name] = evaluator.fit(own)
     _check_actions({name: each for name, each in models.items() if policies[name] is not None})
     others = rivals_of(models, table, seed=int(options.get("random_state", 0)))
     notes = cut_note(next(iter(models.values())), table)
@@ -163,8 +166,13 @@ def _compared(model: Any, rivals: Mapping[str, Estimate]) -> Compared:
     answer, fit = model.value(), model.paths_
     if fit is None:
         return Compared(answer, None, np.zeros(0), rivals, answer.effective)
-    average = fit.candidates
-    return Compared(answer, _estimates(model), np.asarray(average.shares), rivals, answer.effective, average)
+    average, asked = fit.candidates, None
+    if fit.headline is not None and getattr(model, "returns_", None) is None:
+        question = model.starts_
+        points = question.flat()[0]
+        asked = Asked(fit, fit.headline, fit.outside(points) + question.strays() + model._unseen(points))
+    shares = np.asarray(average.shares)
+    return Compared(answer, _estimates(model), shares, rivals, answer.effective, average, asked)
 
 
 def _check_actions(models: Mapping[str, ActionValueEvaluator]) -> None:

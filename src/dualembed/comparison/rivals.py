@@ -10,11 +10,14 @@ import numpy as np
 from dualembed.baselines.off_policy import fitted_q, importance_sampling, lstdq, mean_of_returns, value_of
 from dualembed.data.coding import Coding
 from dualembed.data.frames import as_column, group_numbers, step_numbers
+from dualembed.data.gaussian_policy import GaussianPolicy
 from dualembed.data.policy_forms import settled, taken_shares
 from dualembed.data.propensities import Propensities, estimate_propensities
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate
 from dualembed.estimators import ActionValueEvaluator
+from dualembed.estimators.acting import are_discrete
+from dualembed.estimators.logged_policy import propensities_of
 from dualembed.estimators.policy_values import WHOLE
 from dualembed.linear.path import jackknife
 from dualembed.spaces.features import FeatureMap, evaluate_features, moment_features
@@ -83,10 +86,13 @@ def _steps(model: Any, table: Table, seed: int) -> Steps:
 
 
 def _shares_taken(model: ActionValueEvaluator, table: Table) -> np.ndarray | None:
-    """π(a|s) of each row's own action; None of actions that have densities."""
+    """π(a|s) of each row's own action, or its density; None where densities of one of the policies are not known."""
     levels = model.actions_.columns[0].levels if len(model.actions_.columns) == 1 else ()
     if not levels:
-        return None
+        policy = model.policy
+        if not isinstance(policy, GaussianPolicy) or table.propensities is None or not policy.spreads(table.states):
+            return None
+        return policy.density(table.states, table.actions)
     choices = settled(model._choices(table, "states", table.states), levels, discrete=True)
     return taken_shares(choices, _one_column(table.actions))
 
@@ -98,9 +104,9 @@ def _one_column(actions: Any) -> np.ndarray:
 
 def _behaviour(steps: Steps, seed: int) -> Propensities:
     """How likely the logged actions were: as logged, or estimated."""
-    given = steps.table.columns.get("propensities")
+    given = propensities_of(steps.table, len(steps.rewards))
     if given is not None:
-        return Propensities.logged(as_column("propensities", given, len(steps.rewards)))
+        return Propensities.logged(given) if are_discrete(steps.table.actions) else Propensities(given)
     states = Coding.fit("states", steps.table.states).encode(steps.table.states)
     return estimate_propensities(states, _one_column(steps.table.actions), groups=steps.groups, seed=seed)
 

@@ -30,12 +30,15 @@ FIELDS = {
     "propensities": "propensities",
 }
 SCOPE = "SCOPE-RL's logged_dataset"
+OURS = "columns of our own names"
+ENDS = "episode or terminated, which say where episodes end"
+ALONE = (ENDS, "terminals")  # what a single trajectory need not have
 FORMATS = {
     "the arrays of D4RL and d3rlpy": ("observations", "actions", "rewards", "terminals"),
     "the columns of RLlib": ("obs", "actions", "rewards", "terminateds"),
     "OBP's bandit_feedback": ("context", "action", "reward"),
     SCOPE: ("state", "action", "reward", "done", "terminal", "step_per_trajectory"),
-    "columns of our own names": ("state", "reward", "terminated"),
+    OURS: ("state", "reward", "terminated"),
 }
 """What the keys of each format are that it cannot do without."""
 SOURCES = (
@@ -113,9 +116,13 @@ def _check_needed(source: Any, found: Fields, given: Mapping[str, Any]) -> None:
             "dones do not tell an end from a time limit, after which the value goes on; give terminals and timeouts"
         )
     ours = any(name.startswith("state") for name in given)
-    needed = ("observations", "rewards") if ours else ("observations", "actions", "rewards")
+    needed = ["observations", "actions", "rewards"]
+    if ours:
+        needed = ["observations"] if "next_observations" in found else ["observations", "rewards"]
     if not ends or not {*needed} <= {*found}:
-        raise unknown(source, list(given))
+        lacking = [ROLES[FIELDS[name]].word for name in needed if name not in found]
+        lacking += [] if ends else [ENDS]
+        raise unknown(source, list(given), lacking if ours and "observations" in found else ())
 
 
 def _known() -> set[str]:
@@ -125,15 +132,23 @@ def _known() -> set[str]:
     return said | {"dones", "done"} | {name for needs in FORMATS.values() for name in needs}
 
 
-def unknown(source: Any, names: Sequence[str]) -> checks.InputError:
-    """The refusal of what is no log: the format that it is nearest to, and what it lacks of it."""
+def unknown(source: Any, names: Sequence[str], lacking: Sequence[str] = ()) -> checks.InputError:
+    """The refusal of what is no log: the format that it is nearest to, and what it lacks of it.
+
+    Where that is known to be our own, it is `lacking` this.
+    """
     kind, found = type(source).__name__, {title: sum(name in names for name in FORMATS[title]) for title in FORMATS}
     nearest = max(FORMATS, key=lambda title: 3 * found[title] - len(FORMATS[title]))  # what is missing counts half
-    if not found[nearest]:
+    nearest = OURS if lacking else nearest
+    if not found[nearest] and not lacking:
         has = f" with {checks.some(names)}" if names else ""
-        return checks.InputError(f"a log must be {SOURCES}, not {kind}{has}")
-    missing = " and no ".join(name for name in FORMATS[nearest] if name not in names)
-    return checks.InputError(f"a log must be {SOURCES}, but this {kind} is nearest to {nearest} and has no {missing}")
+        alone = "; put a single trajectory into a list" if isinstance(source, np.ndarray) else ""
+        return checks.InputError(f"a log must be {SOURCES}, not {kind}{has}{alone}")
+    missing = " and no ".join(lacking or [name for name in FORMATS[nearest] if name not in names])
+    alone = "; put a single trajectory into a list" if isinstance(source, Mapping) and missing in ALONE else ""
+    return checks.InputError(
+        f"a log must be {SOURCES}, but this {kind} is nearest to {nearest} and has no {missing}{alone}"
+    )
 
 
 def _scope(source: Mapping[str, Any]) -> Fields:

@@ -107,6 +107,27 @@ def stacked(first: Any, second: Any) -> Any:
     return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
+def stacked_frames(tables: Sequence[Any]) -> Any:
+    """The rows of frames of the same columns below each other, in a frame of the first one's library."""
+    known = [_narwhals(each) for each in tables]
+    if all(each.schema == known[0].schema for each in known):
+        return nw.concat(known).to_native()
+    columns = {name: np.concatenate([each[name].to_numpy() for each in known]) for name in known[0].columns}
+    return nw.from_dict(columns, backend=known[0].implementation).to_native()
+
+
+def replaced_rows(table: Any, other: Any, rows: np.ndarray) -> Any:
+    """A frame or a series with the rows of another in the place of some; None unless both are of one kind."""
+    known, more = _narwhals(table), _narwhals(other)
+    if isinstance(known, nw.Series) and isinstance(more, nw.Series):
+        whole = replaced_rows(known.to_frame().to_native(), more.alias(known.name).to_frame().to_native(), rows)
+        return _narwhals(whole)[known.name].to_native()
+    if not (isinstance(known, nw.DataFrame) and isinstance(more, nw.DataFrame)) or known.shape != more.shape:
+        return None
+    both = stacked_frames([table, renamed(other, known.columns)])
+    return take(both, np.where(rows, len(rows) + np.arange(len(rows)), np.arange(len(rows))))
+
+
 def count_rows(table: Any) -> int:
     """How many rows a table or a column has."""
     if isinstance(table, dict) and not hasattr(table, "toarray"):

@@ -52,15 +52,71 @@ class GaussianPolicy:
         weights : array of shape (n, J)
             Weights, which sum to one in each row.
         """
+        mean, deviation = self._moments(states)
+        nodes, shares = _nodes(mean.shape[1])
+        return mean[:, None] + deviation[:, None] * nodes, np.tile(shares, (len(mean), 1))
+
+    def density(self, states: Any, actions: Any) -> np.ndarray:
+        """The density of the policy at an action in each state.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d)
+            States.
+        actions : array-like of shape (n,) or (n, a)
+            Actions.
+
+        Returns
+        -------
+        array of shape (n,)
+            Densities.
+
+        Raises
+        ------
+        InputError
+            If the policy takes one action alone in some state, so that there is none.
+
+        Examples
+        --------
+        >>> GaussianPolicy(lambda s: s[:, 0], 0.5).density(np.array([[1.0]]), [1.0]).round(3).tolist()
+        [0.798]
+        """
+        mean, deviation = self._moments(states)
+        given = numbers("actions", actions)
+        given = given[:, None] if given.ndim == 1 else given
+        if given.shape != mean.shape:
+            raise checks.InputError(
+                f"actions must have the shape of the policy's, {mean.shape}, but have {given.shape}"
+            )
+        if not np.all(deviation > 0):
+            raise checks.InputError("a policy without deviation has no density; give it a deviation above 0")
+        each = np.exp(-(((given - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
+        return np.asarray(np.prod(each, axis=1))
+
+    def spreads(self, states: Any) -> bool:
+        """Tell whether actions vary in all of these states, so that they have densities.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, d)
+            States.
+
+        Returns
+        -------
+        bool
+            Whether they do.
+        """
+        return bool(np.all(self._moments(states)[1] > 0))
+
+    def _moments(self, states: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(mean actions (n, a), their standard deviations (n, a))."""
         mean = numbers("what the mean of the policy gives", self.mean(states))
         mean = mean[:, None] if mean.ndim == 1 else mean
         given = self.deviation(states) if callable(self.deviation) else self.deviation
         deviation = numbers("the deviation of the policy", given)
         if deviation.ndim == 1 and callable(self.deviation):  # one for each state
             deviation = deviation[:, None]
-        nodes, shares = _nodes(mean.shape[1])
-        moves = np.broadcast_to(deviation, mean.shape)[:, None] * nodes
-        return mean[:, None] + moves, np.tile(shares, (len(mean), 1))
+        return mean, np.broadcast_to(deviation, mean.shape)
 
 
 def _nodes(width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from dualembed.data.frames import Frame, group_numbers, is_1d
 from dualembed.data.policies import first_number, is_discrete
 from dualembed.data.probabilities import numbers
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Columns = dict[str, np.ndarray]
+HDF5 = (".hdf5", ".h5")
 FILES = (
-    ".hdf5",
-    ".h5",
+    *HDF5,
     ".json",
     ".jsonl",
     ".ndjson",
@@ -33,7 +36,6 @@ FILES = (
     ".feather",
 )
 IN_ORDER = 0.5  # share of rows that lead to the next one, from which on those that do not are ends of episodes
-WORDS = ("state", "next_state")  # of columns that `log` has read already
 
 
 def is_log(source: Any) -> bool:
@@ -92,11 +94,8 @@ def log(source: Any) -> Columns:
     """
     if isinstance(source, (str, os.PathLike)):
         source = _opened(source)
-    if isinstance(source, Mapping) and {*WORDS, "episode", "terminated"} <= {*source}:
-        return {str(name): np.asarray(column) for name, column in source.items()}  # read already
     if is_frame(source):
-        frame = Frame.of(source)
-        source = {name: _column_array(column) for name, column in zip(frame.names or [], frame.columns, strict=True)}
+        source = _columns_of(source)
     parts = [part for part in _parts(source) if len(part["state"])]
     if not parts:
         raise checks.InputError("the log has no transitions in it; give one with at least two steps in an episode")
@@ -115,6 +114,24 @@ def log(source: Any) -> Columns:
     return {**joined, "episode": episodes, **last}
 
 
+def read_log_table(path: str | os.PathLike[str]) -> pa.Table:
+    """The table in a file that `read_table` reads; of a log in HDF5 the columns that `log` makes of it.
+
+    A column of vectors becomes one for each coordinate, such as state_0 and state_1.
+    """
+    import pyarrow as pa
+
+    from dualembed.data.io import read_table
+
+    if not str(path).lower().endswith(HDF5):
+        return read_table(path)
+    found: dict[str, np.ndarray] = {}
+    for name, column in log(Path(path)).items():
+        parts = column.reshape(len(column), -1).T
+        found |= {name if len(parts) == 1 else f"{name}_{place}": own for place, own in enumerate(parts)}
+    return pa.table(found)
+
+
 def _opened(name: str | os.PathLike[str]) -> Any:
     """What is in a file, or the Minari dataset of that id."""
     path = Path(name).expanduser()
@@ -124,6 +141,12 @@ def _opened(name: str | os.PathLike[str]) -> Any:
         check_exists(path)
         return read_file(path)
     return _minari_dataset(name)
+
+
+def _columns_of(source: Any) -> dict[str, Any]:
+    """The columns of a frame by their names."""
+    frame = Frame.of(source)
+    return {name: _column_array(column) for name, column in zip(frame.names or [], frame.columns, strict=True)}
 
 
 def _column_array(column: Any) -> Any:
@@ -174,10 +197,21 @@ def _listed(source: Sequence[Any]) -> Iterator[Columns]:
         if isinstance(each, np.ndarray):
             states = _vectors(f"trajectory {number}", each)
             yield {"state": states[:-1], "next_state": states[1:]}
+        elif is_frame(each):
+            yield _episode(_by_time(fields_of(_columns_of(each), alone=True)))
         elif isinstance(each, Mapping) or is_rllib_episode(each) or hasattr(each, "observations"):
             yield _episode(fields_of(each, alone=True))
         else:
             raise unknown(each, [])
+
+
+def _by_time(fields: Fields) -> Fields:
+    """The columns of one episode in the order of time, where that is there."""
+    if "times" not in fields:
+        return fields
+    label = np.zeros(len(fields["times"]))
+    ordered = _in_order({**fields, "episodes": label}, len(label))[0]
+    return {name: column for name, column in ordered.items() if name != "episodes"}
 
 
 def _flat(fields: Fields) -> Iterator[Columns]:

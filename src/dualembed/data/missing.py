@@ -10,7 +10,7 @@ import numpy as np
 
 from dualembed.arrays import Booleans
 from dualembed.checks import InputError, some
-from dualembed.data.frames import Frame, columns_of, count_rows, is_missing, names_of
+from dualembed.data.frames import Frame, columns_of, count_rows, is_missing, names_of, replaced_rows
 from dualembed.data.roles import ROLES
 from dualembed.data.table import Table
 
@@ -34,12 +34,14 @@ def handled(table: Table, missing: str, derives: Collection[str]) -> Table:
 
 
 def filled(table: Table) -> Table:
-    """The table with something in cells that do not matter: what follows an end, and what an end costs elsewhere."""
-    columns = dict(table.columns)
-    if table.terminated is not None:
-        ends = _is(table.terminated, 1.0)
+    """The table without what does not matter: what follows an end, and cells of what an end costs elsewhere.
+
+    What follows an end is the row itself, whatever is written there: it would move the coding of columns.
+    """
+    columns, ends = dict(table.columns), table.ended
+    if ends is not None and ends.any():
         for role in (role for role in ROLES.values() if role.follows in table.columns and role.name in columns):
-            if _matters_not(columns[role.name], ends):
+            if count_rows(columns[role.name]) == len(ends) == count_rows(columns[role.follows or ""]):
                 columns[role.name] = _replaced(columns[role.name], columns[role.follows or ""], ends)
     costs = columns.get("terminal_costs")
     if table.terminal is not None and costs is not None and not np.isscalar(costs):
@@ -103,6 +105,8 @@ def _matters_not(column: Any, rows: Booleans) -> bool:
 def _replaced(following: Any, before: Any, rows: Booleans) -> Any:
     """What follows, with what was before in its place in these rows."""
     names = names_of(following)
+    if (same := replaced_rows(following, before, rows)) is not None:
+        return same
     if names is None and names_of(before) is None:
         first, second = np.asarray(before), np.asarray(following)
         return np.where(rows.reshape(-1, *[1] * (second.ndim - 1)), first.reshape(second.shape), second)

@@ -15,7 +15,7 @@ import numpy as np
 from dualembed import checks
 from dualembed.data.frames import levels_of
 from dualembed.data.gaussian_policy import GaussianPolicy
-from dualembed.data.policy_forms import FunctionForm, RowPolicy, choices_at, form_of, taken_shares
+from dualembed.data.policy_forms import FunctionForm, RowPolicy, choices_at, form_of, reason, taken_shares
 from dualembed.data.probabilities import (
     TOLERANCE,
     action_numbers,
@@ -358,7 +358,7 @@ class Policy:
         try:
             found = np.asarray(_without_memory(self.function(trial)))
         except Exception as error:  # a policy on single states may fail in any way when it is given many
-            many = f"failed ({_reason(error)})"
+            many = f"failed ({reason(error)})"
         else:
             if self._fits(found.shape, rows):
                 return True
@@ -368,7 +368,7 @@ class Policy:
         except Exception as error:
             raise checks.InputError(
                 f"the policy must give {self._forms()}, but {many} for states of shape {trial.shape} and failed "
-                f"({_reason(error)}) for one of shape {trial[0].shape}"
+                f"({reason(error)}) for one of shape {trial[0].shape}"
             ) from error
         if not self._fits((1, *shape), 1):
             raise checks.InputError(
@@ -417,8 +417,3 @@ def _without_memory(answer: Any) -> Any:
     """The action of (action, None), as stable-baselines' predict gives it."""
     paired = isinstance(answer, tuple) and len(answer) == 2 and (answer[1] is None or isinstance(answer[1], dict))
     return answer[0] if paired else answer
-
-
-def _reason(error: Exception) -> str:
-    first = str(error).strip().splitlines()[:1]
-    return ": ".join([type(error).__name__, *first])

@@ -6,9 +6,10 @@ or as names of columns, is a `RowPolicy`: what it does at states, and at next st
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -17,7 +18,7 @@ from dualembed import checks
 from dualembed.data.columns import select_columns
 from dualembed.data.frames import Frame, columns_of, levels_of, names_of, select
 from dualembed.data.gaussian_policy import GaussianPolicy
-from dualembed.data.probabilities import check_distributions, numbers
+from dualembed.data.probabilities import action_numbers, check_distributions, numbers
 
 FORMS = (
     "a function of states, an object with predict_proba or predict, a GaussianPolicy, a dictionary from states to "
@@ -38,12 +39,28 @@ class Choices(NamedTuple):
     numbered: bool = False
 
 
+class PolicyFailureError(checks.InputError):
+    """A policy that raises an error of its own when it is asked."""
+
+
 class PolicyForm(ABC):
     """A policy that can be asked about any states."""
 
-    @abstractmethod
     def at(self, states: Any) -> Choices:
         """What it does at states, as they are given to a fit."""
+        try:
+            return self._at(states)
+        except checks.InputError:
+            raise
+        except Exception as error:  # a policy may fail in any way
+            raise PolicyFailureError(
+                f"the policy failed for {count_states(states)} states ({reason(error)}); give one that answers for as "
+                "many as it is asked about"
+            ) from error
+
+    @abstractmethod
+    def _at(self, states: Any) -> Choices:
+        """What it does at states, whatever it may raise."""
 
 
 @final
@@ -53,7 +70,7 @@ class FunctionForm(PolicyForm):
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         return choices_of(self.function(states), count_states(states))
 
 
@@ -64,7 +81,7 @@ class ClassifierForm(PolicyForm):
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         named = hasattr(self.classifier, "feature_names_in_") and names_of(states) is not None
         table = states if named else _rows(states)
         shares = numbers("what the policy's predict_proba gives", self.classifier.predict_proba(table))
@@ -96,7 +113,7 @@ class AgentForm(PolicyForm):
         self.options = {"deterministic": True} if "deterministic" in known else {}
         self.named = hasattr(agent, "feature_names_in_")
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         table = states if self.named and names_of(states) is not None else _rows(states)
         given = self.agent.predict(table, **self.options)
         given = given[0] if isinstance(given, tuple) and len(given) == 2 else given
@@ -118,7 +135,7 @@ class GaussianForm(PolicyForm):
     def __init__(self, policy: GaussianPolicy) -> None:
         self.policy = policy
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         actions, shares = self.policy.actions(states)
         return Choices(shares, actions=actions)
 
@@ -132,7 +149,7 @@ class LookupForm(PolicyForm):
             raise checks.InputError("a dictionary as a policy must have an entry for each state, but this one is empty")
         self.known = {_key(state): what for state, what in known.items()}
 
-    def at(self, states: Any) -> Choices:
+    def _at(self, states: Any) -> Choices:
         columns = columns_of(states, "states")[1]
         keys = [_key(row) for row in zip(*(levels_of(column).tolist() for column in columns), strict=True)]
         absent = next((key for key in keys if key not in self.known), None)
@@ -147,6 +164,20 @@ class LookupForm(PolicyForm):
             labels = tuple(dict.fromkeys(label for each in found for label in each))
             return labelled(np.array([[each.get(label, 0.0) for label in labels] for each in found]), labels)
         return choices_of(np.array(found), len(keys))
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Whatever asks a policy of that name, which is told if it fails."""
+    try:
+        yield
+    except PolicyFailureError as error:
+        raise PolicyFailureError(str(error).replace("the policy", f"the policy {name!r}", 1)) from error.__cause__
+
+
+def reason(error: Exception) -> str:
+    """The kind of an error and the first line of what it says."""
+    return ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
 
 
 class RowPolicy(NamedTuple):
@@ -195,6 +226,22 @@ def is_names(policy: Any) -> bool:
     if isinstance(policy, str):
         return True
     return isinstance(policy, list) and bool(policy) and all(isinstance(each, str) for each in policy)
+
+
+def at_positions(form: Any, source: Any) -> Any:
+    """A policy by tables (n, A, L), as OBP's action_dist is, at the position of each row; any other as it is."""
+    if not isinstance(form, RowPolicy) or np.ndim(form.states) != 3 or np.shape(form.states)[2] == 1:
+        return form
+    given = source.get("position") if isinstance(source, Mapping) else None
+    table = np.asarray(form.states)
+    if given is None:
+        raise checks.InputError(
+            f"the policy has probabilities at {table.shape[2]} positions, but the log does not say which was filled; "
+            "give position with it, a number from 0 for each row, or the table of one position, (n, actions)"
+        )
+    _check_rows(table, len(given))
+    own = action_numbers(given, table.shape[2], len(table), name="position")
+    return RowPolicy(table[np.arange(len(table)), :, own])
 
 
 def named_rows(policy: Any, source: Any, *, follows: bool) -> RowPolicy:
@@ -273,9 +320,11 @@ def labelled(shares: np.ndarray, labels: tuple[Any, ...]) -> Choices:
 def choices_of(given: Any, rows: int) -> Choices:
     """Choices from probabilities (n, A) of actions numbered from 0, or from actions (n,) or (n, a).
 
-    A table whose rows do not look like probabilities holds actions of several numbers.
+    A table whose rows do not look like probabilities holds actions of several numbers, and one of a single position
+    may have an axis for it, (n, A, 1).
     """
     found = np.asarray(given)
+    found = found[:, :, 0] if found.ndim == 3 and found.shape[2] == 1 else found
     if found.ndim not in (1, 2):
         raise checks.InputError(
             "policy must give an action, or probabilities of all, for each state, (n,) or (n, actions), but gave "
@@ -339,20 +388,55 @@ def settled(choices: Choices, levels: Sequence[Any], *, discrete: bool) -> Choic
         return labelled(choices.shares, tuple(levels))
     if choices.labels is None or not discrete:
         return choices
-    taken = np.any(choices.shares > 0, axis=0)
-    known = np.array([label in levels for label in choices.labels])
-    strange = next((label for label, seen in zip(choices.labels, known | ~taken, strict=True) if not seen), None)
-    if strange is not None:
-        raise checks.InputError(
-            f"the policy takes the action {strange!r}, which the log never shows (there are "
-            f"{checks.some(map(str, levels))}){checks.nearest(str(strange), map(str, levels))}"
-        )
+    strange = _strange(choices, levels)
+    if strange:
+        raise never_shown(strange, levels)
     places = {label: place for place, label in enumerate(choices.labels)}
     shares = np.zeros((len(choices.shares), len(levels)))  # of all actions in their order, however they were given
     for place, level in enumerate(levels):
         if level in places:
             shares[:, place] = choices.shares[:, places[level]]
     return Choices(shares, tuple(levels))
+
+
+def check_shown(choices: Choices, actions: Any, *, rows: Any = None) -> None:
+    """Raise where a policy takes an action, in some of these rows (n,), that is not among the logged ones."""
+    given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
+    own = levels_of(given[:, 0] if given.ndim == 2 else given)
+    levels = sorted(set(own.tolist()), key=lambda level: (str(type(level)), level))
+    if choices.numbered and any(isinstance(level, str) for level in levels):
+        return  # whose labels are refused where they are needed
+    if rows is not None:
+        acts = None if choices.actions is None else choices.actions[rows]
+        choices = choices._replace(shares=choices.shares[rows], actions=acts)
+    strange = _strange(choices, levels)
+    if strange:
+        raise never_shown(strange, levels)
+
+
+def _strange(choices: Choices, levels: Sequence[Any]) -> list[Any]:
+    """The actions that a policy takes with some probability, and that are not among the known ones."""
+    if choices.labels is None:
+        own = levels_of(np.asarray(choices.actions)[:, 0]).tolist()
+        return list(dict.fromkeys(each for each in own if each not in levels))
+    taken = np.any(choices.shares > 0, axis=0)
+    return [label for label, some in zip(choices.labels, taken, strict=True) if some and label not in levels]
+
+
+def never_shown(strange: Sequence[Any], levels: Sequence[Any]) -> checks.InputError:
+    """The refusal of actions that a policy takes and the log does not show."""
+    known = [str(level) for level in levels]
+    what = f"the action {strange[0]!r}" if len(strange) == 1 else f"the actions {checks.some(map(repr, strange))}"
+    if any(isinstance(each, float) and 0 < each < 1 for each in strange):
+        return checks.InputError(
+            f"the policy takes {what}, but the log's actions are {checks.some(known)}; a policy by probabilities needs "
+            "a column of them for each action, as in p_*"
+        )
+    hint = checks.nearest(str(strange[0]), known) if isinstance(strange[0], str) else ""
+    return checks.InputError(
+        f"the policy takes {what}, which the log never shows (there are {checks.some(known)}){hint}; give it no "
+        "probability, or a log in which it was tried"
+    )
 
 
 def taken_shares(choices: Choices, actions: np.ndarray) -> np.ndarray:

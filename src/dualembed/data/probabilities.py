@@ -59,7 +59,7 @@ def state_rows(states: Any, *, name: str = "states") -> np.ndarray:
     return rows[:, None] if rows.ndim == 1 else rows
 
 
-def action_numbers(actions: Any, count: int, rows: int) -> np.ndarray:
+def action_numbers(actions: Any, count: int, rows: int, *, name: str = "actions") -> np.ndarray:
     """Discrete actions as whole numbers, checked.
 
     Parameters
@@ -70,20 +70,22 @@ def action_numbers(actions: Any, count: int, rows: int) -> np.ndarray:
         Number of actions; each must be below.
     rows : int
         Number of rows n.
+    name : str, default="actions"
+        What messages call them.
 
     Returns
     -------
     array of int of shape (n,)
         The actions.
     """
-    given = numbers("actions", actions)
+    given = numbers(name, actions)
     if given.shape != (rows,):
-        raise checks.InputError(f"actions must have shape ({rows},), one number a row, but have {given.shape}")
+        raise checks.InputError(f"{name} must have shape ({rows},), one number a row, but have {given.shape}")
     bad = ~np.isin(given, np.arange(count))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise checks.InputError(
-            f"actions must be whole numbers from 0 to {count - 1}, not {given[row]:g} as in row {row}"
+            f"{name} must be whole numbers from 0 to {count - 1}, not {given[row]:g} as in row {row}"
         )
     return given.astype(np.int64)
 

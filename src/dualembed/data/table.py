@@ -14,8 +14,8 @@ import numpy as np
 from dualembed.checks import InputError, some
 from dualembed.data.columns import ORDERS, Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows, with_next_rows
-from dualembed.data.frames import columns_of, count_rows, group_numbers, take
-from dualembed.data.roles import MOST_LEVELS, MOST_STATES, ROLES, Kind, Role, words_of
+from dualembed.data.frames import columns_of, count_rows, group_numbers, names_of, take
+from dualembed.data.roles import MOST_LEVELS, MOST_STATES, REFUSED, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +81,7 @@ class Table:
         >>> Table.whole({"state": [0.0], "reward": [1.0], "next_state": [1.0]}).rewards
         [1.0]
         """
+        from dualembed.data.formats import is_bandit
         from dualembed.data.logs import is_log, log
 
         if isinstance(source, Table):
@@ -89,12 +90,25 @@ class Table:
         if not isinstance(columns, Mapping) or not {"state", "next_state"} <= set(columns):
             return None
         known = {role.name: columns[role.word] for role in ROLES.values() if role.word in columns}
-        return Table(known, source=source if columns is source else None)
+        # Of a bandit's feedback rows stay as they are, so that policies may be by its names.
+        same = columns is source or (isinstance(source, Mapping) and is_bandit(source))
+        return Table(known, source=source if same else None)
 
     def __getattr__(self, role: str) -> Any:
         if role not in ROLES:
             raise AttributeError(f"{role} is no role of columns")
         return self.columns.get(role)
+
+    @property
+    def ended(self) -> np.ndarray | None:
+        """Whether each row (n,) is one after which nothing follows; None where that is not said, or not in numbers."""
+        if self.terminated is None:
+            return None
+        given = np.asarray(self.terminated)
+        try:
+            return np.asarray(given.astype(np.float64).reshape(len(given), -1)[:, 0] > 0)
+        except (TypeError, ValueError):  # which is refused when marks are read
+            return None
 
     def arranged(self, derives: Collection[str] = ("next_states",)) -> Table:
         """With rows of an episode in the order of time, where that is given, and with next states, where they are not.
@@ -113,6 +127,8 @@ class Table:
             return self.taken(np.lexsort((group_numbers("time", as_times(self.time), rows), labels)))
         ends = self.terminal if self.terminated is None else self.terminated
         marks = {"terminated": ends, "truncated": self.truncated}
+        if self.episodes is None and self.time is None and not any(mark is not None for mark in marks.values()):
+            self._check_done()
         found = following_rows(rows, episodes=self.episodes, time=self.time, **marks)
         kept = dataclasses.replace(self, columns={**self.columns, "episodes": found.episodes}).taken(found.rows)
         columns = {**kept.columns, "next_states": take(self.states, found.after)}
@@ -123,6 +139,15 @@ class Table:
         notes = (*self.warnings, *found.warnings)
         known = dataclasses.replace(kept, columns=columns, warnings=notes, left_out=found.left_out)
         return dataclasses.replace(known, derived=True, by_place=self.time is None)
+
+    def _check_done(self) -> None:
+        """Raise where nothing says which row follows which but a column that does not tell ends from limits."""
+        names = [] if self.source is None else names_of(self.source) or []
+        done = next((name for name in names if name in REFUSED), None)
+        if done is not None:
+            raise InputError(
+                f"next_states, or what says which row follows which, is missing: of {done!r}, {REFUSED[done]}"
+            )
 
     def _check_lengths(self, rows: int) -> None:
         """Raise where a role has other than so many rows, since rows are taken by their numbers."""

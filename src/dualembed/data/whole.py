@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from dualembed.checks import InputError
+from dualembed.checks import InputError, some
 from dualembed.data.columns import Columns, columns_by_role
-from dualembed.data.frames import Frame, is_1d, select
-from dualembed.data.logs import log
+from dualembed.data.frames import Frame, count_rows, is_1d, select, stacked_frames
+from dualembed.data.logs import is_frame, log
 from dualembed.data.policies import numbers
 from dualembed.data.roles import ROLES, Kind, Role
 from dualembed.data.table import Table, unused_end_marks
@@ -50,6 +51,8 @@ def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:
         parts = [{"states": each} for each in source]
     elif all(all(hasattr(each, name) for name in LOGGED) for each in source):
         return Table.whole(log(SimpleNamespace(episodes=source)))
+    elif all(is_frame(each) for each in source):
+        return _frames(source, roles)
     else:
         if all(isinstance(each, dict) and all(map(np.isscalar, each.values())) for each in source):
             return _records(source, roles)
@@ -57,15 +60,36 @@ def listed_table(source: Any, roles: Sequence[Role]) -> Table | None:
         if not all(tables):
             return None
         parts = [each for each in tables if each]
+    _check_same(parts)
+    joined = {role: _joined(role, [part[role] for part in parts]) for role in parts[0]}
+    lengths = [_length(part["states"]) for part in parts]
+    return Table({**joined, "episodes": np.repeat(np.arange(len(parts)), lengths)})
+
+
+def _frames(source: Sequence[Any], roles: Sequence[Role]) -> Table | None:
+    """The table of a list of episodes in frames: that of one frame with the rows of all of them, in its own library."""
+    used = [_usual(each, roles) or {} for each in source]
+    _check_same(used)
+    every = [Frame.of(each).names or [] for each in source]
+    names = [name for name in every[0] if all(name in own for own in every)]
+    table = named_table(stacked_frames([select(each, names) for each in source]), roles)
+    if table is None:
+        raise InputError(
+            f"a list of frames must have columns called {' and '.join(role.word for role in roles[:2])}, but there are "
+            f"{some(names)}; rename them"
+        )
+    labels = np.repeat(np.arange(len(source)), [count_rows(each) for each in source])
+    return dataclasses.replace(table, columns={**table.columns, "episodes": labels})
+
+
+def _check_same(parts: Sequence[Mapping[str, Any]]) -> None:
+    """Raise where episodes have other columns than the first."""
     strange = next((number for number, part in enumerate(parts) if {*part} != {*parts[0]}), None)
     if strange is not None:
         raise InputError(
             f"episode {strange} has {', '.join(parts[strange])}, but episode 0 {', '.join(parts[0])}; give all of them "
             "the same columns"
         )
-    joined = {role: _joined(role, [part[role] for part in parts]) for role in parts[0]}
-    lengths = [_length(part["states"]) for part in parts]
-    return Table({**joined, "episodes": np.repeat(np.arange(len(parts)), lengths)})
 
 
 def _records(source: Sequence[dict[str, Any]], roles: Sequence[Role]) -> Table | None:
@@ -82,7 +106,7 @@ def _episode(source: Any, roles: Sequence[Role]) -> dict[str, Any] | None:
     if columns is None or ROLES["states"].word not in columns:
         return None
     found = {role.name: _part(source, role, columns[role.word]) for role in roles if role.word in columns}
-    found = {name: _numpy(part) for name, part in found.items() if name != "episodes"}
+    found = {name: _arrays(part) for name, part in found.items() if name != "episodes"}
     if _is_scalar(found["states"]):
         return None  # a row, not an episode
     rows = _length(found["states"])
@@ -132,14 +156,11 @@ def _unused_ends(source: Any, roles: Sequence[Role], columns: Columns) -> tuple[
     )
 
 
-def _numpy(part: Any) -> Any:
-    """A part of an episode as an array, or as a dictionary of arrays where it is a frame."""
+def _arrays(part: Any) -> Any:
+    """A part of an episode as an array, or as a dictionary of them."""
     if isinstance(part, Mapping):
         return {str(name): np.asarray(column) for name, column in part.items()}
-    frame = Frame.of(part)
-    if frame.names is None or is_1d(part):
-        return np.asarray(part)
-    return {name: np.asarray(column) for name, column in zip(frame.names, frame.columns, strict=True)}
+    return np.asarray(part)
 
 
 def _is_scalar(part: Any) -> bool:

@@ -9,8 +9,18 @@ import numpy as np
 
 from dualembed import checks
 from dualembed.data.coding import Coding
-from dualembed.data.frames import count_rows, levels_of
-from dualembed.data.policy_forms import Choices, RowPolicy, choices_at, form_of, is_names, named_rows, settled
+from dualembed.data.frames import count_rows, first_rows, levels_of
+from dualembed.data.policy_forms import (
+    Choices,
+    RowPolicy,
+    at_positions,
+    check_shown,
+    choices_at,
+    form_of,
+    is_names,
+    named_rows,
+    settled,
+)
 from dualembed.data.roles import MOST_LEVELS
 from dualembed.data.table import Table
 from dualembed.estimators.policy_values import PolicyValueEstimator
@@ -39,7 +49,7 @@ class ActingEstimator(PolicyValueEstimator):
     def _fit_codings(self, table: Table) -> dict[str, Coding]:
         """The codings of states and actions: of all actions that the policy may take, seen or not."""
         codings = super()._fit_codings(table)
-        tables, discrete = [table.actions], _discrete(table.actions)
+        tables, discrete = [table.actions], are_discrete(table.actions)
         one_step = self.policy is not None and self._one_step(table)
         if table.next_actions is not None and not one_step:
             tables.append(table.next_actions)
@@ -52,6 +62,8 @@ class ActingEstimator(PolicyValueEstimator):
             role = "states" if one_step else "next_states"
             choices = self._choices(table, role, codings["states"].renamed(getattr(table, role)))
             discrete = _among(choices, table.actions, discrete)
+            if discrete:
+                self._check_shown(table, role, choices)
             if discrete and choices.labels is None:
                 tables.append(np.asarray(choices.actions)[:, 0])
             elif discrete and not _labels_of(table.actions):
@@ -59,17 +71,26 @@ class ActingEstimator(PolicyValueEstimator):
         most = MOST_ACTIONS if discrete else MOST_LEVELS
         return codings | {"actions": Coding.fit("actions", *tables, categorical=discrete or None, most=most)}
 
+    def _check_shown(self, table: Table, role: str, choices: Choices) -> None:
+        """Raise where the policy takes what the log never shows: at starts, or at states that something follows."""
+        ended = None if role == "states" else table.ended
+        check_shown(choices, table.actions, rows=None if ended is None else ~ended)
+        if role != "states" and table.episodes is not None:
+            rows = first_rows(table.episodes)
+            check_shown(self._choices(table, "states", table.states), table.actions, rows=rows)
+
     def _completed(self, table: Table) -> Table:
         """With what the policy does at the rows, where it is known there alone; of one step, with next states."""
         columns = dict(table.columns)
-        policy = (
-            named_rows(self.policy, table.source, follows=table.next_states is None) if self._named(table) else None
-        )
-        form = policy or form_of(self.policy)
+        ended = table.ended
+        over = ended is not None and bool(ended.all())  # so that it does not matter what the policy does next
+        follows = table.next_states is None or over
+        policy = named_rows(self.policy, table.source, follows=follows) if self._named(table) else None
+        form = at_positions(policy or form_of(self.policy), table.source)
         if isinstance(form, RowPolicy) and "policy" not in columns:
             columns["policy"] = form.states
-            if form.next_states is not None:
-                columns["next_policy"] = form.next_states
+            if form.next_states is not None or over:
+                columns["next_policy"] = form.states if form.next_states is None else form.next_states
             elif table.next_states is not None and self.discount:
                 raise checks.InputError(
                     "the policy is a table of what it does at states alone, but its value needs what it does at next "
@@ -150,7 +171,7 @@ def _among(choices: Choices, actions: Any, discrete: bool) -> bool:
     return given.ndim == 1 and len(choices.labels) > MOST_LEVELS and bool(np.all(np.isin(given, choices.labels)))
 
 
-def _discrete(actions: Any) -> bool:
+def are_discrete(actions: Any) -> bool:
     """Whether actions are labels or a few whole numbers."""
     given = np.asarray(actions.to_numpy() if hasattr(actions, "to_numpy") else actions)
     if given.ndim == 2 and given.shape[1] == 1:

@@ -23,6 +23,7 @@ from dualembed.estimates import Estimate
 from dualembed.estimators.answering import Answering
 from dualembed.estimators.registry import register
 from dualembed.estimators.signatures import adopt, takes_context, takes_data, takes_inputs
+from dualembed.progress import track
 from dualembed.report import card
 from dualembed.selection import consistency_test, honest_score
 from dualembed.selection.consistency import Consistency
@@ -300,16 +301,16 @@ class Estimator(Answering):
 
     def _fit(self, table: Table) -> Self:
         """Learn from the data, or stay as it was where that fails."""
-        with self._transaction() as draft:
-            table = draft._weighed(filled(draft._arranged(table)))
+        with self._transaction() as draft, track(None, "Fitting"):
+            table = draft._weighed(draft._arranged(table))
             draft.dropped_ = table.dropped
             draft._fit_first(table)
             draft._add_warnings(table.warnings)
         return self
 
     def _arranged(self, table: Table) -> Table:
-        """The table as a fit wants it: rows in the order of time, with what follows."""
-        return self._completed(table).arranged(self._derives)
+        """The table as a fit wants it: rows in the order of time, with what follows, and nothing after ends."""
+        return filled(self._completed(table).arranged(self._derives))
 
     def _handled(self, table: Table, missing: str) -> Table:
         """The table, without rows that lack a value where these are to be dropped."""

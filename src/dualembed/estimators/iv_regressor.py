@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dualembed import checks
@@ -459,6 +458,8 @@ class IVRegressor(RegressorMixin, IVFitting):
             y = without_effects(target(y, len(found)), found, absorb, weights)
         if groups is not None:
             cluster_numbers("groups", groups, len(found))  # refused alike, though R² has no use for them
+        from sklearn.metrics import r2_score  # which takes its time to import
+
         return float(r2_score(y, found, sample_weight=sample_weight))
 
     moment_error = Econometrics.error  # as it was called first

@@ -21,6 +21,7 @@ from dualembed.linear.clusters import count_clusters
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.moment_fit import MomentFit, Spread
 from dualembed.problems.base import Problem, finite_data
+from dualembed.progress import track
 from dualembed.saddle import DualFunction
 from dualembed.selection import HeldOut, Selection, auto, held_out, held_out_once
 from dualembed.selection.held_out import FOLDS, held_out_folds, held_out_new, why_unjudged
@@ -148,11 +149,13 @@ class Learner(BaseEstimator):
         self.selection_ = Selection(result.record.steps)
         if isinstance(result.closed, LinearFit):
             assigned: Groups = result.record.solver.groups
-            judged = held_out_folds(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
+            with track(None, "Judging by rows left out"):
+                judged = held_out_folds(problem, result.closed, assigned.left_out, groups=groups, seed=seed)
             self._add_returns(problem, groups, assigned)
             self._keep_paths(result.closed, rows, judged)
         elif result.closed is not None:
-            judged = held_out(problem, result.closed, groups=groups, seed=seed)
+            with track(None, "Judging by rows left out"):
+                judged = held_out(problem, result.closed, groups=groups, seed=seed)
             self._keep_moments(result.closed, result.uncertainty, judged, rows=rows)
             self.function_ = to_numpy(result.primal)
         else:

@@ -9,8 +9,10 @@ import numpy as np
 from dualembed import checks
 from dualembed.data.frames import as_column, describe_rows
 from dualembed.data.policies import effective_sample_size
+from dualembed.data.probabilities import TOLERANCE
 from dualembed.data.table import Table
 from dualembed.estimates import Estimate, format_number
+from dualembed.estimators.acting import are_discrete
 
 BY_PROBABILITIES = (
     "Its importance weights are the probabilities of the logged actions under the evaluated policy over those under "
@@ -60,7 +62,19 @@ def importance_weights_of(table: Table, rows: int) -> np.ndarray | None:
         raise checks.InputError(
             f"target_probabilities must not be below 0, but are in {describe_rows(bad)}; give probabilities"
         )
+    if (bad := wanted > 1 + TOLERANCE).any() and not _are_densities(table, taken):
+        raise checks.InputError(
+            f"target_probabilities must be at most 1, but are not in {describe_rows(bad)}; give probabilities, or of "
+            "actions that have densities importance_weights, the ratios of both policies' densities"
+        )
     return wanted / taken
+
+
+def _are_densities(table: Table, taken: np.ndarray) -> bool:
+    """Whether logged propensities are densities: by the actions, or where these are not known by what is above 1."""
+    if table.actions_taken is not None:
+        return not are_discrete(table.actions_taken)
+    return bool(np.any(taken > 1 + TOLERANCE))
 
 
 class Stepwise(NamedTuple):

@@ -470,6 +470,11 @@ def squared_distances(xp: Any, x: AnyArray, z: AnyArray) -> AnyArray:
     """
     if x.shape[1] == 1:
         return (x - z.T) ** 2
+    if xp is np:  # in place: memory for every step would take longer than the steps
+        squared: Any = inner_products(np, -2 * x, z)
+        squared += (x**2).sum(axis=1)[:, None]
+        squared += (z**2).sum(axis=1)
+        return np.maximum(squared, 0, out=squared)
     return xp.maximum((x**2).sum(axis=1)[:, None] + (z**2).sum(axis=1) - 2 * inner_products(xp, x, z), 0)
 
 

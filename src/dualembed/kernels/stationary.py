@@ -161,6 +161,9 @@ class Gaussian(Radial):
     """
 
     def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
+        if xp is np:
+            scaled = -0.5 * squared
+            return np.exp(scaled, out=scaled)
         return xp.exp(-0.5 * squared)
 
     def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
@@ -185,7 +188,7 @@ class Matern32(Radial):
 
     def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         distance = math.sqrt(3) * root(xp, squared)
-        return (1 + distance) * xp.exp(-distance)
+        return _decaying(1 + distance, distance) if xp is np else (1 + distance) * xp.exp(-distance)
 
     def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
         distance = np.sqrt(3 * squared)
@@ -210,7 +213,13 @@ class Matern52(Radial):
 
     def profile(self, xp: Any, squared: AnyArray) -> AnyArray:
         distance = math.sqrt(5) * root(xp, squared)
-        return (1 + distance + 5 / 3 * squared) * xp.exp(-distance)
+        if xp is not np:
+            return (1 + distance + 5 / 3 * squared) * xp.exp(-distance)
+        line = distance / 3
+        line += 1
+        line *= distance
+        line += 1
+        return _decaying(line, distance)
 
     def profile_with_slope(self, squared: Floats) -> tuple[Floats, Floats]:
         distance = np.sqrt(5 * squared)
@@ -220,6 +229,12 @@ class Matern52(Radial):
 
     def mixing(self, key: jax.Array, count: int) -> jax.Array:
         return _student_mixing(key, count, 5)
+
+
+def _decaying(line: AnyArray, distance: AnyArray) -> AnyArray:
+    """line * exp(-distance) in NumPy, in the place of both."""
+    np.exp(np.negative(distance, out=distance), out=distance)
+    return np.multiply(line, distance, out=line)
 
 
 def _student_mixing(key: jax.Array, count: int, freedom: int) -> jax.Array:

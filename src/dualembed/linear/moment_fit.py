@@ -17,7 +17,14 @@ from dualembed.kernels import Kernel
 from dualembed.linear.sums import Sums, gather_moments, gather_scores
 from dualembed.linear.system import MomentSystem, pseudo_inverse
 from dualembed.problems.base import Problem, iter_terms
-from dualembed.spaces.features import FeatureMap, evaluate_features, mean_features, to_numpy
+from dualembed.spaces.features import (
+    FeatureMap,
+    evaluate_features,
+    evaluate_functions,
+    mean_features,
+    sum_features,
+    to_numpy,
+)
 from dualembed.spaces.linear import LinearFunction
 
 ROUNDS = 3  # of the noise and the penalty in turn, where rows are added
@@ -63,7 +70,7 @@ class Spread(eqx.Module):
         array of shape (n,)
             Values.
         """
-        return np.asarray(self._psi(xs) @ self.weights)
+        return self._functions(self.weights[None], xs)[:, 0]
 
     def std(self, xs: ArrayLike) -> Floats:
         """The standard errors of f.
@@ -78,7 +85,7 @@ class Spread(eqx.Module):
         array of shape (n,)
             Standard errors.
         """
-        return np.sqrt(np.sum((self._psi(xs) @ self.root) ** 2, axis=1))
+        return np.sqrt(np.sum(self._functions(self.root.T, xs) ** 2, axis=1))
 
     def evaluate(self, xs: ArrayLike) -> tuple[Floats, Floats]:
         """Evaluate f and its standard errors.
@@ -95,8 +102,8 @@ class Spread(eqx.Module):
         errors : array of shape (n,)
             Standard errors.
         """
-        psi = self._psi(xs)
-        return np.asarray(psi @ self.weights), np.sqrt(np.sum((psi @ self.root) ** 2, axis=1))
+        both = self._functions(np.concatenate([self.weights[None], self.root.T]), xs)
+        return both[:, 0].copy(), np.sqrt(np.sum(both[:, 1:] ** 2, axis=1))
 
     def quantile(self, level: float) -> float:
         """How many standard errors an interval reaches to either side.
@@ -186,11 +193,12 @@ class Spread(eqx.Module):
         Estimate
             The mean and its standard error.
         """
-        psi = self._psi(xs)
-        weights = np.full(len(psi), 1 / len(psi)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if weights.shape != (len(psi),):
-            raise checks.InputError(f"weights must have shape ({len(psi)},), one for each point, not {weights.shape}")
-        row = weights @ psi
+        points = self._points(xs)
+        count = len(points)
+        weights = np.full(count, 1 / count) if weights is None else np.asarray(weights, dtype=np.float64)
+        if weights.shape != (count,):
+            raise checks.InputError(f"weights must have shape ({count},), one for each point, not {weights.shape}")
+        row = sum_features(to_numpy(self.features), points, weights)
         return Estimate(float(row @ self.weights), float(np.linalg.norm(row @ self.root)))
 
     def averages(self, points: Floats, less: Floats | None = None) -> tuple[Floats, Floats]:
@@ -229,7 +237,8 @@ class Spread(eqx.Module):
         array of shape (K, K)
             The covariance.
         """
-        rows = np.stack([coefficients @ self._psi(points) for points, coefficients in sums]) @ self.root
+        features = to_numpy(self.features)
+        rows = np.stack([sum_features(features, self._points(points), own) for points, own in sums]) @ self.root
         return np.asarray(rows @ rows.T)
 
     def features_at(self, xs: ArrayLike) -> Floats:
@@ -248,11 +257,17 @@ class Spread(eqx.Module):
         return self._psi(xs)
 
     def _psi(self, xs: ArrayLike) -> Floats:
+        return evaluate_features(to_numpy(self.features), self._points(xs))
+
+    def _functions(self, weights: Floats, xs: ArrayLike) -> Floats:
+        return evaluate_functions(to_numpy(self.features), weights, self._points(xs))
+
+    def _points(self, xs: ArrayLike) -> Floats:
         points = np.asarray(xs, dtype=np.float64)
         points = points[:, None] if points.ndim == 1 and self.features.dimension == 1 else points
         if points.ndim != 2 or points.shape[1] != self.features.dimension:
             raise checks.InputError(f"points must have shape (n, {self.features.dimension}), but have {np.shape(xs)}")
-        return evaluate_features(to_numpy(self.features), points)
+        return points
 
 
 class Uncertainty(eqx.Module):

@@ -15,6 +15,7 @@ from dualembed.linear.candidates import Headline
 from dualembed.linear.clusters import is_two_way
 from dualembed.linear.sums import gather_moments, number_groups
 from dualembed.problems.base import Problem, finite_data, iter_terms, with_rows
+from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.schedules import OffsetSqrt
 from dualembed.selection.forms import ANY, Form
@@ -173,10 +174,13 @@ def _by_paths(
     rng = np.random.default_rng(seed)
     assigned = groups if isinstance(groups, Groups) else assign_groups(rows, groups, rng)
     if space is None:
-        saddle, solver = choose_paths(problem, rows, assigned, headline=headline, rng=rng)
+        with track(None, "Choosing kernels"):
+            saddle, solver, features = choose_paths(problem, rows, assigned, headline=headline, rng=rng)
+        # Nothing of these spaces is drawn: without a key JAX does not start.
+        result = solver.average(saddle, features, rows, np.random.default_rng([0, seed]))
     else:
         saddle, solver = Saddle(problem, space, space), AveragedPaths(assigned, headline)
-    result = solve(seed, saddle, solver)
+        result = solve(seed, saddle, solver)
     return dataclasses.replace(result, record=Record(describe(result.closed), saddle, solver))
 
 

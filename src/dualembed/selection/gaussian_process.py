@@ -21,6 +21,7 @@ from dualembed.linear.moment_fit import MomentFit
 from dualembed.linear.sums import Sums, gather_moments, number_groups
 from dualembed.losses import Square
 from dualembed.problems.base import Problem, with_rows
+from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.selection.forms import ANY, Form, parts_of
 from dualembed.selection.honest_score import checked_terms, honest_score, mean_of, values_at
@@ -56,7 +57,8 @@ def choose_by_evidence(
 ) -> Record:
     """The saddle and its closed form, of an f of that form; rows are in no particular order."""
     sample = form.plain(read_moments(problem))
-    model, steps = choose(sample, rng)
+    with track(None, "Choosing kernels"):
+        model, steps = choose(sample, rng)
     asked, treated = sample.unknown_columns, sample.treated_columns
     searched = [
         (FAMILIES[name], maximum.parameters.left.kernel.bandwidth) for name, maximum in model.candidates.items()

@@ -27,6 +27,7 @@ from dualembed.kernels import Columns, Gaussian, Kernel, Laplacian, Matern32, Ma
 from dualembed.linear.averaging import deviations
 from dualembed.linear.moment_fit import MixturePrior
 from dualembed.linear.sums import Sums
+from dualembed.progress import track
 from dualembed.solvers.base import Choice
 from dualembed.spaces.basis import PolynomialMap
 from dualembed.spaces.linear import TransformedMap
@@ -148,7 +149,11 @@ def weigh_hypotheses(
         trends = np.where(flat, HYPOTHESES.asked_slope * scale, 0.0)[None]
         trends[0, 0] = level
     reference = _trend_residual(sums, known, observed, trends[-1], start=scale)
-    parts = [_decompose(known, unknown, observed, smooth.landmarks, *each) for each in kernels]
+    parts = []
+    with track(len(kernels), "Weighing hypotheses") as bar:
+        for each in kernels:
+            parts.append(_decompose(known, unknown, observed, smooth.landmarks, *each))
+            bar.advance(to=len(parts))
     amplitudes = reference * np.asarray(HYPOTHESES.amplitudes if trend.dimension == 1 else HYPOTHESES.wide_amplitudes)
     nothing = Smooth(-1, smooth.kernel, 0.0, np.zeros(len(observed)), known, observed)
 

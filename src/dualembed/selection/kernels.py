@@ -60,18 +60,36 @@ def known_part(rows: Rows, groups: Integers, *, count: int, rng: np.random.Gener
     variance = float(np.var(target))
     if variance <= 1e-20 * float(np.mean(target**2)) or not np.all(rows.weights[:, 0] == 1):
         return None
-    best: tuple[float, float, FeatureMap, GroupedRegression] | None = None
-    for own in feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng):
-        regression = GroupedRegression.of(own, rows.points[:, 0], target, groups, count)
-        for ridge in RIDGES:
-            error = regression.error(ridge)
-            if best is None or error < best[0]:
-                best = error, ridge, own, regression
-    if best is None or best[0] > SEARCH.known_noise * variance:
+    maps = feature_maps(rows, OFFSET_KERNELS, SEARCH.known_landmarks, rng)
+    if len(target) > SEARCH.known_rows:  # some of them tell which kernel suits, if any
+        chosen = rng.permutation(len(target))[: SEARCH.known_rows]
+        best = _best_regression(maps, rows.some(chosen), groups[chosen], count)
+        if best.error > SEARCH.known_noise * variance:
+            return None
+        maps = [best.features]
+    best = _best_regression(maps, rows, groups, count)
+    if best.error > SEARCH.known_noise * variance:
         return None
-    _, ridge, chosen, regression = best
-    weights = [regression.weights(ridge), *(regression.weights(ridge, [group]) for group in range(count))]
-    return RidgePath(chosen, np.array([ridge]), np.stack([*weights, weights[0]])[None])
+    weights = [best.sums.weights(best.ridge), *(best.sums.weights(best.ridge, [group]) for group in range(count))]
+    return RidgePath(best.features, np.array([best.ridge]), np.stack([*weights, weights[0]])[None])
+
+
+class BestRegression(NamedTuple):
+    """The regression of least error on groups left out."""
+
+    error: float
+    ridge: float
+    features: FeatureMap
+    sums: GroupedRegression
+
+
+def _best_regression(maps: Sequence[FeatureMap], rows: Rows, groups: Integers, count: int) -> BestRegression:
+    """That of the target on the first points, among all feature maps and ridges."""
+    found = []
+    for features in maps:
+        sums = GroupedRegression.of(features, rows.points[:, 0], rows.target, groups, count)
+        found += [BestRegression(sums.error(ridge), ridge, features, sums) for ridge in RIDGES]
+    return min(found, key=lambda each: each.error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,8 +212,8 @@ def check_few(states: int, actions: int) -> None:
 
 def choose_paths(
     problem: Problem, rows: Rows, groups: Groups, *, headline: Headline | None, rng: np.random.Generator
-) -> tuple[Saddle, AveragedPaths]:
-    """The features of f and the solver for them; from 5,000 rows on kernels are chosen among more of them."""
+) -> tuple[Saddle, AveragedPaths, list[FeatureMap]]:
+    """The saddle, its solver and the features of each kernel; from 5,000 rows on it chooses among more kernels."""
     asked = None if headline is None else headline.among(groups.numbers)
     order = rows.order()  # in which means and sums do not round as they would in another
     rows, sorted_groups = rows.some(order), groups.among(order)
@@ -206,8 +224,9 @@ def choose_paths(
     screened = many and len(np.unique(rows.points[:, 0], axis=0)) > SEARCH.landmarks
     known: dict[str, Any] = {"headline": asked, "rng": rng}
     shapes = screen(with_rows(problem, order), rows, sorted_groups, **known) if screened else KERNELS
-    space = Basis(Stack(tuple(feature_maps(rows, shapes, SEARCH.landmarks, rng))))
-    return Saddle(problem, space, space), AveragedPaths(groups, headline, offset, judged=screened)
+    features = feature_maps(rows, shapes, SEARCH.landmarks, rng)
+    space = Basis(Stack(tuple(features)))
+    return Saddle(problem, space, space), AveragedPaths(groups, headline, offset, judged=screened), features
 
 
 def screen(

@@ -13,8 +13,6 @@ import warnings
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Lasso
 
 from dualembed.arrays import Booleans, Floats, Integers
 from dualembed.linear.absorbed import remove_effects
@@ -87,6 +85,9 @@ def lasso(columns: Floats, response: Floats, groups: Integers | None = None) -> 
     residual = response - response.mean()
     if not count or not residual.any():
         return active, response - residual
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import Lasso  # which takes its time to import
+
     design = _standardised(columns)
     level = 0.1 / np.log(max(rows, 3))
     alpha = FACTOR * norm.ppf(1 - level / (2 * count)) / np.sqrt(rows)

@@ -33,6 +33,7 @@ from dualembed.linear.moment_fit import MixturePrior, MomentFit, Spread
 from dualembed.linear.sums import Sums, gather, gather_moments
 from dualembed.linear.system import MomentSystem
 from dualembed.problems.base import Problem, iter_terms, with_rows
+from dualembed.progress import track
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Pair, Probe, Result, Solver
 from dualembed.spaces.base import Layout
@@ -328,10 +329,32 @@ class AveragedPaths(Solver):
     def solve(self, key: jax.Array, saddle: Saddle, probe: Probe | None = None) -> Result:
         """The solution on the whole finite data set; nothing is iterated, so that a probe sees nothing."""
         _check(saddle)
-        problem, rng = saddle.problem, np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-        rows = read_rows(problem)
+        rows = read_rows(saddle.problem)
         if rows is None:
             raise checks.InputError(NO_TRANSITIONS)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        return self.average(saddle, _parts(key, saddle, rows), rows, rng)
+
+    def average(self, saddle: Saddle, features: Sequence[FeatureMap], rows: Rows, rng: np.random.Generator) -> Result:
+        """The solution in features that are placed on the saddle's rows already.
+
+        Parameters
+        ----------
+        saddle : Saddle
+            The problem with its space.
+        features : sequence of FeatureMap
+            Features that have a path each.
+        rows : Rows
+            What the problem's rows say.
+        rng : numpy.random.Generator
+            Everything random follows from it.
+
+        Returns
+        -------
+        Result
+            The functions f and u, with the average.
+        """
+        problem = saddle.problem
         groups = self.groups if isinstance(self.groups, Groups) else assign_groups(rows, self.groups, rng)
         headline = None if self.headline is None else self.headline.among(groups.numbers)
         # With small ridges the rounding of sums in another order would be seen.
@@ -340,10 +363,15 @@ class AveragedPaths(Solver):
         places, visits = sample_places(rows.points[:, 0], np.ones(len(rows.target)), rng)
         known = self.offset, probes_among(places), headline, problem.positive, problem.unbounded
         weighing = Weighing(groups.shares, groups.into, *known)
-        features = _parts(key, saddle, rows)
-        sums = [gather(problem, each, groups.numbers, count=len(groups.into), offset=self.offset) for each in features]
+        known_sums: dict[str, Any] = {"count": len(groups.into), "offset": self.offset}
+        with track(len(features) * len(rows.target), "Adding up rows") as bar:
+            sums = [gather(problem, each, groups.numbers, **known_sums, bar=bar) for each in features]
         few = [own.merged(groups.into) for own in sums]
-        paths = [weighing.path(each, own) for each, own in zip(features, few, strict=True)]
+        with track(len(features), "Solving for every ridge") as bar:
+            paths = []
+            for each, own in zip(features, few, strict=True):
+                paths.append(weighing.path(each, own))
+                bar.advance(to=len(paths))
         weights = weighing.weigh(paths)
         if self.judged:
             some = rng.permutation(len(rows.target))[: SEARCH.screen_rows]

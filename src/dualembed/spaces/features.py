@@ -59,10 +59,17 @@ class FeatureMap(eqx.Module):
         features = np.asarray(self(points.reshape(-1, width))).reshape(len(points), count, -1)
         return weights * features[:, 0] if count == 1 else np.einsum("nk,nkm->nm", weights, features)
 
-    def averaged(self, points: Floats) -> Floats:
-        """The mean of φ over each of G sets of points (G, n, d), (G, m), in NumPy."""
-        sets, count, width = points.shape
-        return np.asarray(self(points.reshape(-1, width))).reshape(sets, count, -1).mean(axis=1)
+    def plain(self) -> FeatureMap:
+        """Features that take less time, of which these are sums, as `from_plain` makes them."""
+        return self
+
+    def from_plain(self, values: Floats) -> Floats:
+        """Sums (..., m) of features over points, from those (..., p) of the plain ones."""
+        return values
+
+    def plain_weights(self, weights: Floats) -> Floats:
+        """The weights (k, p) that functions with weights (k, m) have in the plain ones."""
+        return weights
 
 
 def to_numpy(features: Any) -> Any:
@@ -85,16 +92,30 @@ def evaluate_features(features: FeatureMap, xs: Floats, out: Floats | None = Non
 
 def mean_features(features: FeatureMap, points: Floats) -> Floats:
     """The mean of φ over each of G sets of points (G, n, d) in float64, (G, m), some sets at a time."""
-    out = np.empty((len(points), features.size))
-    step = max(AT_ONCE // max(points.shape[1], 1), 1)
-    for start in range(0, len(points), step):
-        with jax.enable_x64(True):
-            out[start : start + step] = features.averaged(points[start : start + step])
-    return out
+    plain = features.plain()
+    sets, count, width = points.shape
+    out = np.empty((sets, plain.size))
+    step = max(AT_ONCE // max(count, 1), 1)
+    for start in range(0, sets, step):
+        some = points[start : start + step]
+        values = evaluate_features(plain, some.reshape(-1, width))
+        out[start : start + step] = values.reshape(len(some), count, -1).mean(axis=1)
+    return features.from_plain(out)
+
+
+def sum_features(features: FeatureMap, points: Floats, coefficients: Floats) -> Floats:
+    """Σ coefficients_i φ(points_i) in float64, (m,), of points (n, d), some rows at a time."""
+    plain, total = features.plain(), np.zeros(features.plain().size)
+    for start in range(0, len(points), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        total += coefficients[some] @ evaluate_features(plain, points[some])
+    return features.from_plain(total)
 
 
 def evaluate_functions(features: FeatureMap, weights: Floats, xs: Floats) -> Floats:
     """The functions with weights (p, m) at points xs (n, d), (n, p) in float64, some rows at a time."""
+    if len(weights) < features.size:  # functions are few to change, features of all points are not
+        features, weights = features.plain(), features.plain_weights(weights)
     out = np.empty((len(xs), len(weights)))
     for rows in _blocks(features, len(xs), 1):
         with jax.enable_x64(True):  # a basis of the user's own may be written in JAX

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dualembed.arrays import AnyArray, Floats
 from dualembed.spaces.base import Function, FunctionSpace, Layout, Regulariser, Update
@@ -174,9 +173,17 @@ class TransformedMap(FeatureMap):
         """Tᵀφ(x)."""
         return self.features(xs) @ self.transform
 
-    def averaged(self, points: Floats) -> Floats:
-        """The means (G, m) over sets of points (G, n, d), which are few to transform."""
-        return np.asarray(self.features.averaged(points) @ self.transform)
+    def plain(self) -> FeatureMap:
+        """Those of the features."""
+        return self.features.plain()
+
+    def from_plain(self, values: Floats) -> Floats:
+        """Those of the features, transformed."""
+        return self.features.from_plain(values) @ self.transform
+
+    def plain_weights(self, weights: Floats) -> Floats:
+        """Those of the features."""
+        return self.features.plain_weights(weights @ self.transform.T)
 
 
 def running_average(average: Any, current: Any, total: jax.Array, step: jax.Array) -> tuple[Any, jax.Array]:

@@ -122,12 +122,11 @@ class Nystrom(LinearSpace):
         return whitened(self.kernel, points)
 
 
-class LandmarkMap(FeatureMap):
-    """φ(x) = K_mm^(-1/2) k_m(x)."""
+class LandmarkValues(FeatureMap):
+    """φ(x) = k_m(x)."""
 
     kernel: Kernel
     landmarks: AnyArray  # (m, d)
-    whitener: AnyArray  # (m, m)
 
     @property
     def dimension(self) -> int:
@@ -137,16 +136,45 @@ class LandmarkMap(FeatureMap):
     @property
     def size(self) -> int:
         """The number of landmarks."""
+        return len(self.landmarks)
+
+    def __call__(self, xs: AnyArray) -> AnyArray:
+        """k(x, landmarks)."""
+        return self.kernel.gram(xs, self.landmarks)
+
+
+class LandmarkMap(FeatureMap):
+    """φ(x) = K_mm^(-1/2) k_m(x)."""
+
+    kernel: Kernel
+    landmarks: AnyArray  # (m, d)
+    whitener: AnyArray  # (m, r)
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of a landmark."""
+        return self.landmarks.shape[1]
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
         return self.whitener.shape[1]
 
     def __call__(self, xs: AnyArray) -> AnyArray:
         """k(x, landmarks) times the whitener."""
         return self.kernel.gram(xs, self.landmarks) @ self.whitener
 
-    def averaged(self, points: Floats) -> Floats:
-        """The means (G, size) over sets of points (G, n, d), which are few to whiten."""
-        values = np.asarray(self.kernel.gram(points.reshape(-1, points.shape[2]), self.landmarks))
-        return np.asarray(values.reshape(*points.shape[:2], -1).mean(axis=1) @ self.whitener)
+    def plain(self) -> LandmarkValues:
+        """The kernel's values."""
+        return LandmarkValues(self.kernel, self.landmarks)
+
+    def from_plain(self, values: Floats) -> Floats:
+        """Times the whitener."""
+        return np.asarray(values @ self.whitener)
+
+    def plain_weights(self, weights: Floats) -> Floats:
+        """The whitener times them."""
+        return np.asarray(weights @ self.whitener.T)
 
 
 def whitened(kernel: Kernel, landmarks: AnyArray) -> LandmarkMap:
@@ -178,11 +206,12 @@ class TrendedLandmarks(FeatureMap):
     """ψ(x) = (1, z/√d, pairs of coordinates, K_mm^(-1/2) k_m(z)) of z = (x - centre)/scale, the pairs where `curved`.
 
     The first feature is the constant, which nobody should penalise. A ridge on the others is the kernel's own norm.
+    Plain ones have no whitener: kernel values themselves.
     """
 
     kernel: Kernel
     landmarks: AnyArray  # (m, d), values of z
-    whitener: AnyArray  # (m, r)
+    whitener: AnyArray | None  # (m, r)
     centre: AnyArray  # (d,)
     scale: AnyArray  # (d,)
     curved: bool = eqx.field(default=False, static=True)
@@ -195,31 +224,38 @@ class TrendedLandmarks(FeatureMap):
     @property
     def size(self) -> int:
         """The number of features."""
+        return self._straight + (len(self.landmarks) if self.whitener is None else self.whitener.shape[1])
+
+    @property
+    def _straight(self) -> int:
+        """The number of features that are not the kernel's."""
         d = self.dimension
-        return 1 + d + (d * (d + 1) // 2 if self.curved else 0) + self.whitener.shape[1]
+        return 1 + d + (d * (d + 1) // 2 if self.curved else 0)
 
     def __call__(self, xs: AnyArray) -> AnyArray:
         """The features (n, size) at points (n, d)."""
         xp: Any = jnp if isinstance(xs, jax.Array) else np
         zs = (xs - self.centre) / self.scale
-        return xp.concatenate([*self._trend(xp, zs), self.kernel.gram(zs, self.landmarks) @ self.whitener], axis=1)
+        values = self.kernel.gram(zs, self.landmarks)
+        return xp.concatenate(
+            [*self._trend(xp, zs), values if self.whitener is None else values @ self.whitener], axis=1
+        )
 
-    def combined(self, xs: Floats, weights: Floats) -> Floats:
-        """The functions with weights (p, m) at points (n, d), (n, p): few functions need no whitened features."""
-        if len(weights) > self.whitener.shape[1]:
-            return super().combined(xs, weights)
-        zs = (xs - self.centre) / self.scale
-        trend = np.concatenate(self._trend(np, zs), axis=1)
-        smooth = np.asarray(self.kernel.gram(zs, self.landmarks)) @ (self.whitener @ weights[:, trend.shape[1] :].T)
-        return np.asarray(trend @ weights[:, : trend.shape[1]].T + smooth)
+    def plain(self) -> TrendedLandmarks:
+        """The trend and the kernel values: whitening takes longer than both where there are many rows."""
+        return TrendedLandmarks(self.kernel, self.landmarks, None, self.centre, self.scale, self.curved)
 
-    def averaged(self, points: Floats) -> Floats:
-        """The means (G, size) over sets of points (G, n, d), which are few to whiten."""
-        zs = (points.reshape(-1, points.shape[2]) - self.centre) / self.scale
-        trend = np.concatenate(self._trend(np, zs), axis=1)
-        values = np.asarray(self.kernel.gram(zs, self.landmarks))
-        means = [each.reshape(*points.shape[:2], -1).mean(axis=1) for each in (trend, values)]
-        return np.concatenate([means[0], means[1] @ self.whitener], axis=1)
+    def from_plain(self, values: Floats) -> Floats:
+        """Kernel values whitened."""
+        straight, smooth = values[..., : self._straight], values[..., self._straight :]
+        return values if self.whitener is None else np.concatenate([straight, smooth @ self.whitener], axis=-1)
+
+    def plain_weights(self, weights: Floats) -> Floats:
+        """The whitener times those of the kernel's features."""
+        if self.whitener is None:
+            return weights
+        straight = self._straight
+        return np.concatenate([weights[:, :straight], weights[:, straight:] @ self.whitener.T], axis=1)
 
     def _trend(self, xp: Any, zs: AnyArray) -> list[AnyArray]:
         """The features that are not the kernel's."""
@@ -264,11 +300,30 @@ class ActionFeatures(FeatureMap):
         features = self.base(xs[:, : self.base.dimension])
         return (features[:, :, None] * self._mixed(xs)[:, None]).reshape(len(xs), -1)
 
+    def plain(self) -> ActionFeatures:
+        """Those of the base's plain features."""
+        return ActionFeatures(self.base.plain(), self.codes, self.mixing)
+
+    def from_plain(self, values: Floats) -> Floats:
+        """The base's own for each action."""
+        by_action = np.swapaxes(values.reshape(*values.shape[:-1], -1, self.mixing.shape[1]), -1, -2)
+        whitened = np.swapaxes(self.base.from_plain(by_action), -1, -2)
+        return whitened.reshape(*values.shape[:-1], -1)
+
+    def plain_weights(self, weights: Floats) -> Floats:
+        """The base's own for each action."""
+        by_action = self.base.plain_weights(self._by_action(weights)).reshape(len(weights), self.mixing.shape[1], -1)
+        return by_action.transpose(0, 2, 1).reshape(len(weights), -1)
+
+    def _by_action(self, weights: Floats) -> Floats:
+        """The base's weights (p A, m) of each action's part of functions with weights (p, m A)."""
+        parts = weights.reshape(len(weights), self.base.size, -1).transpose(0, 2, 1)
+        return parts.reshape(-1, self.base.size)
+
     def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at pairs (n, d + a), (n, p), each the base's functions of the action."""
-        actions = self.mixing.shape[1]
-        own = weights.reshape(len(weights), -1, actions).transpose(0, 2, 1).reshape(-1, self.base.size)
-        by_action = self.base.combined(xs[:, : self.base.dimension], own).reshape(len(xs), len(weights), actions)
+        by_action = self.base.combined(xs[:, : self.base.dimension], self._by_action(weights))
+        by_action = by_action.reshape(len(xs), len(weights), self.mixing.shape[1])
         return np.asarray(np.einsum("npa,na->np", by_action, self._mixed(xs)))
 
     def weighted(self, points: Floats, weights: Floats) -> Floats:
@@ -330,6 +385,22 @@ class Stack(FeatureMap):
         xp: Any = jnp if isinstance(xs, jax.Array) else np
         return xp.concatenate([part(xs) for part in self.parts], axis=1)
 
+    def plain(self) -> Stack:
+        """Those of each map."""
+        return Stack(tuple(part.plain() for part in self.parts))
+
+    def from_plain(self, values: Floats) -> Floats:
+        """Each map's own."""
+        ends = np.cumsum([part.plain().size for part in self.parts])[:-1]
+        pairs = zip(self.parts, np.split(values, ends, axis=-1), strict=True)
+        return np.concatenate([part.from_plain(own) for part, own in pairs], axis=-1)
+
+    def plain_weights(self, weights: Floats) -> Floats:
+        """Each map's own."""
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        pairs = zip(self.parts, np.split(weights, ends, axis=1), strict=True)
+        return np.concatenate([part.plain_weights(own) for part, own in pairs], axis=1)
+
     def combined(self, xs: Floats, weights: Floats) -> Floats:
         """The functions with weights (p, m) at points (n, d), (n, p)."""
         ends = np.cumsum([part.size for part in self.parts])[:-1]
@@ -339,7 +410,3 @@ class Stack(FeatureMap):
     def weighted(self, points: Floats, weights: Floats) -> Floats:
         """Each map's own."""
         return np.concatenate([part.weighted(points, weights) for part in self.parts], axis=1)
-
-    def averaged(self, points: Floats) -> Floats:
-        """Each map's own."""
-        return np.concatenate([part.averaged(points) for part in self.parts], axis=1)
