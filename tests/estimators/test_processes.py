@@ -288,3 +288,55 @@ def test_models_keep_no_more_than_so_many_transitions(monkeypatch: pytest.Monkey
     whole = de.StationaryAverage().fit(state, following)
     answer = whole.mean(state.astype(float))  # of the rows that are kept
     assert answer.interval()[0] < PI @ STATES < answer.interval()[1]
+
+
+def grid(side: int, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the places of the cells of a square, the shares of a walk on it that stays at walls, the cells of one path)."""
+    cells = np.stack(np.divmod(np.arange(side**2), side), axis=1)
+    shares = np.zeros((side**2, side**2))
+    for move in ([1, 0], [-1, 0], [0, 1], [0, -1]):
+        np.add.at(shares, (np.arange(side**2), np.clip(cells + move, 0, side - 1) @ [side, 1]), 0.25)
+    rng = np.random.default_rng(seed)
+    path, cumulated = [0], shares.cumsum(axis=1)
+    for chance in rng.random(rows):
+        path.append(int(np.searchsorted(cumulated[path[-1]], chance)))
+    return cells.astype(float), shares, np.array(path)
+
+
+def times_to_last(shares: np.ndarray) -> np.ndarray:
+    """The mean times to the last state, from the others."""
+    inner = shares[:-1, :-1]
+    found: np.ndarray = np.linalg.solve(np.eye(len(inner)) - inner, np.ones(len(inner)))
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_states_by_name_and_by_coordinates_tell_what_counts_do(seed: int) -> None:
+    """A walk on a 10 x 10 square: a hundred names are as right as two coordinates, or counts of transitions."""
+    cells, shares, path = grid(10, 20_000, seed)
+    names = np.array([f"cell {number}" for number in range(100)])
+    exact, counted = times_to_last(shares), np.zeros((100, 100))
+    np.add.at(counted, (path[:-1], path[1:]), 1.0)
+    by_counts = times_to_last(counted / counted.sum(axis=1, keepdims=True))
+    run = np.zeros(len(path))
+    by_place = de.HittingTimeRegressor([cells[-1]]).fit(cells[path], episodes=run)
+    by_name = de.HittingTimeRegressor([names[-1]]).fit(names[path], episodes=run)
+    found = by_name.predict(names[:-1])
+    np.testing.assert_allclose(found, by_counts, rtol=0.05)
+    np.testing.assert_allclose(found, by_place.predict(cells[:-1]), rtol=0.1)
+    worst = np.sqrt(np.mean((by_counts - exact) ** 2))
+    for model, states in ((by_place, cells), (by_name, names)):
+        assert np.sqrt(np.mean((model.predict(states[:-1]) - exact) ** 2)) < 1.1 * worst
+        lower, upper = model.interval(states[:-1])
+        assert np.mean((lower < exact) & (exact < upper)) > 0.9
+
+
+def test_too_many_names_of_states_are_refused_with_a_way_out() -> None:
+    state = np.array([f"cell {number}" for number in np.arange(3000) % 1001])
+    with pytest.raises(de.InputError, match=r"1,001 different values.*at most 1,000, or give numbers in its place"):
+        de.StationaryAverage().fit(state[:-1], state[1:])
+    actions, few = np.arange(2999) % 4, np.array([f"cell {number}" for number in np.arange(3000) % 500])
+    with pytest.raises(de.InputError, match="500 states by name and 4 actions are 2,000 values to find"):
+        de.ActionValueEvaluator(0.9, lambda s: np.full((len(s), 4), 0.25)).fit(
+            few[:-1], actions, np.ones(2999), few[1:]
+        )

@@ -17,6 +17,7 @@ from dualembed import checks
 from dualembed.data.frames import column_names, columns_of, encoded, kind_of, levels_of, names_of, renamed
 from dualembed.data.roles import MOST_LEVELS
 
+MOST_INDICATORS = 100_000_000  # of a category of many levels, in all rows of its tables: their copies take 5 GB
 SAME = 1e-6  # difference of two numbers, in their unit, below which it is rounding
 
 
@@ -97,8 +98,8 @@ class Coding:
     ) -> Coding:
         """The coding of tables with the same columns, such as states and next states, by all of their rows.
 
-        `categorical` names (or numbers) columns of numbers that are categories, or is True where all are; a category
-        has at most so many levels.
+        `categorical` names (or numbers) columns of numbers that are categories, or is True where all are. A category
+        has at most so many levels where it is all there is, and no more than MOST_LEVELS beside other columns.
         """
         shown, named = column_names(tables[0], role), names_of(tables[0]) is not None
         all_are = categorical is True
@@ -301,6 +302,7 @@ def _joined(role: str, name: str, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def _columns(names: list[str], joined: list[np.ndarray], most: int = MOST_LEVELS) -> list[ColumnCoding]:
     columns: list[ColumnCoding] = []
+    most = most if len(names) == 1 else min(most, MOST_LEVELS)
     for number, (name, values) in enumerate(zip(names, joined, strict=True)):
         twin = next((k for k in range(number) if _equal(joined[k], values)), None)
         columns.append(ColumnCoding(name, copy_of=twin) if twin is not None else _column(name, values, most))
@@ -312,8 +314,14 @@ def _column(name: str, values: np.ndarray, most: int = MOST_LEVELS) -> ColumnCod
         levels = tuple(sorted(set(values.tolist()), key=lambda level: (str(type(level)), level)))
         if len(levels) > most:
             raise checks.InputError(
-                f"column {name} has {len(levels)} different values and is no number; group the rare ones so that there "
-                f"are at most {most}, or give it as a number"
+                f"column {name} has {len(levels):,} different values and is no number; group the rare ones so that "
+                f"there are at most {most:,}, or give numbers in its place that say what they are like, such as places"
+            )
+        if len(levels) > MOST_LEVELS and len(levels) * len(values) > MOST_INDICATORS:
+            raise checks.InputError(
+                f"column {name} has {len(levels):,} different values, and in so many rows that each level's indicators "
+                f"do not fit in memory ({len(levels) * len(values):,}, of {MOST_INDICATORS:,}); group the rare ones, "
+                "or give fewer rows"
             )
         return ColumnCoding(name, levels=levels, constant=levels[0] if len(levels) == 1 else None)
     ordered = np.sort(values)  # else sums would depend, by a rounding, on the order of the rows

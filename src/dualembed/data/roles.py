@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterable
 
 MOST_LEVELS = 64  # of a category
+MOST_STATES = 1000  # of one that is all there is of a state
 
 
 class Kind(enum.Enum):

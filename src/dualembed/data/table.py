@@ -15,7 +15,7 @@ from dualembed.checks import InputError, some
 from dualembed.data.columns import ORDERS, Columns, missing_rows, names_categories, select_columns, to_numbers
 from dualembed.data.following import as_times, following_rows, with_next_rows
 from dualembed.data.frames import columns_of, count_rows, group_numbers, names_of, take
-from dualembed.data.roles import MOST_LEVELS, REFUSED, ROLES, Kind, Role, words_of
+from dualembed.data.roles import MOST_LEVELS, MOST_STATES, REFUSED, ROLES, Kind, Role, words_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,14 +194,15 @@ def categories_in(table: pa.Table, columns: Columns, spec: str | None) -> list[s
 def _check_few(table: pa.Table, name: str, option: str) -> None:
     """Raise where a column of text has too many different values for categories."""
     levels = list(dict.fromkeys(_labels(table, name).tolist()))
-    if len(levels) > MOST_LEVELS:
+    most = MOST_STATES if option in (ROLES["states"].option, ROLES["next_states"].option) else MOST_LEVELS
+    if len(levels) > most:
         if all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels[:MOST_LEVELS]):
             raise InputError(
                 f"{option} needs numbers, but the column {name!r} holds {levels[0]!r}, with a comma in it; write "
                 "decimals with a point"
             )
         raise InputError(
-            f"{option} needs numbers or at most {MOST_LEVELS} categories, but the column {name!r} holds "
+            f"{option} needs numbers or at most {most:,} categories, but the column {name!r} holds "
             f"{len(levels):,} different ones, the first {levels[0]!r}; group the rare ones or name another column"
         )
 

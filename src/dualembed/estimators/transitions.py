@@ -14,6 +14,7 @@ from dualembed.answers import Answer, Findings, Question, Setting
 from dualembed.data.coding import Coding, ColumnCoding
 from dualembed.data.frames import group_numbers
 from dualembed.data.lags import Lag
+from dualembed.data.roles import MOST_STATES
 from dualembed.data.table import Table
 from dualembed.estimators.base import Estimator
 from dualembed.estimators.diagnostics import unseen_levels
@@ -24,6 +25,7 @@ from dualembed.linear.candidates import Headline
 from dualembed.linear.fit import nearest
 
 CHANCE, FEWEST_STEPS, LOOKED_AT = 3.5, 100, 20_000  # standard errors of a correlation; rows it is looked at in
+MOST_LOOKED_AT = 64  # coordinates of the same, such as indicators of levels
 DISCOUNT = Setting("discount", "By how much a reward counts less a step later.", default=0.99)
 LAGS = (
     Setting("lagtime", "Rows from a state to the next one of its trajectory.", default=1),
@@ -168,7 +170,7 @@ class TransitionEstimator(Estimator):
 
     def _fit_codings(self, table: Table) -> dict[str, Coding]:
         tables = table.states, table.next_states
-        return {"states": Coding.fit("states", *tables, categorical=self.categorical_features)}
+        return {"states": Coding.fit("states", *tables, categorical=self.categorical_features, most=MOST_STATES)}
 
     def _problem(self, table: Table) -> tuple[Any, np.ndarray | None]:
         """(the problem, the number of each row's episode)."""
@@ -206,6 +208,8 @@ def unordered(state: np.ndarray, following: np.ndarray, episodes: Any) -> list[s
     """
     rows = len(state)
     state, following = state[:LOOKED_AT], following[:LOOKED_AT]
+    varying = np.sort(np.argsort(state.std(axis=0), kind="stable")[-MOST_LOOKED_AT:])
+    state, following = state[:, varying], following[:, varying]
     count, labels = len(state), np.zeros(len(state), dtype=int)
     if episodes is not None:
         labels = group_numbers("episodes", episodes, rows)[:count]

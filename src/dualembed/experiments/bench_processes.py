@@ -1,8 +1,8 @@
 """The benchmark `worlds`: committors, long-run averages, rates and passage times of processes that are known.
 
-Each case is a particle in a one-dimensional potential, logged as many short paths or as one long one. The truth is
+Most cases are a particle in a one-dimensional potential, logged as many short paths or as one long one. The truth is
 that of the same steps on a fine grid, and rivals are Markov state models: counts of transitions between 20, 50 or 100
-cells, which know the sets exactly.
+cells, which know the sets exactly. The others are worlds whose states are a table (`bench_tables`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, final
 import numpy as np
 
 from dualembed import checks
+from dualembed.experiments import bench_tables
 from dualembed.experiments.bench_answers import Outcome, run_case, together
 from dualembed.experiments.bench_answers import tables as tables  # of lines alike
 from dualembed.experiments.bench_cases import OneTruth, Reply
@@ -194,10 +195,8 @@ class InWells(OneTruth):
 ASKED = ("committor", "long-run mean", "long-run probability", "rate", "passage time")
 LOGS = (("Ornstein-Uhlenbeck", 2000, 200), ("four wells", 2000, 200), ("three wells", 4000, 400))
 LONG = (("Ornstein-Uhlenbeck", 4000, 1), ("four wells", 4000, 1))
-CASES: dict[str, InWells] = {
-    case.name: case
-    for case in (InWells(well, asked, rows, paths) for well, rows, paths in (*LOGS, *LONG) for asked in ASKED)
-}
+IN_WELLS = (InWells(well, asked, rows, paths) for well, rows, paths in (*LOGS, *LONG) for asked in ASKED)
+CASES: dict[str, OneTruth] = {case.name: case for case in (*IN_WELLS, *bench_tables.EVERY)}
 """Every case by its name."""
 
 
@@ -213,6 +212,7 @@ def bench(
         raise checks.InputError(
             f"no case is named '{case}'; names are such as '{next(iter(CASES))}', '*' stands for any"
         )
+    cases = [each for each in cases if bench_tables.is_there(each)]
     outcomes: list[Outcome] = []
     with progress(len(cases), "worlds") as bar:
         for number, each in enumerate(cases):

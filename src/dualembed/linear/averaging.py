@@ -13,6 +13,7 @@ from scipy.linalg import LinAlgWarning
 
 from dualembed import checks
 from dualembed.arrays import Floats, Integers
+from dualembed.data.roles import MOST_LEVELS
 from dualembed.linear.candidates import Functional, RidgePath
 from dualembed.linear.path import Average, solution_path, squared_error
 from dualembed.linear.sums import Sums, number_groups
@@ -42,7 +43,8 @@ class Rows:
 
     def order(self) -> Integers:
         """The rows sorted by what they say, (n,): the same whatever order they come in."""
-        columns = [self.target, *self.weights.T, *self.points.reshape(len(self.target), -1).T]
+        points = level_numbers(self.points)
+        columns = [self.target, *self.weights.T, *points.reshape(len(self.target), -1).T]
         return np.lexsort(columns)
 
     def some(self, rows: Integers) -> Rows:
@@ -137,10 +139,30 @@ def assign_more(rows: Rows, labels: ArrayLike | None, known: Groups, rng: np.ran
     return Groups(numbers, np.arange(groups), known.units + more, known.by_label)
 
 
+def level_numbers(points: Floats) -> Floats:
+    """The points (..., d), or the numbers (..., 1) of their levels where they are indicators of one of many levels.
+
+    There are as many coordinates as levels, of which sorting would look at every one.
+
+    >>> level_numbers(np.eye(100)[[7, 3]]).ravel().tolist()
+    [7.0, 3.0]
+    """
+    if points.shape[-1] <= MOST_LEVELS or not len(points) or not np.all(points.max(axis=-1) == 1):
+        return points
+    alone = np.count_nonzero(points, axis=-1) == 1
+    return np.argmax(points, axis=-1)[..., None].astype(np.float64) if alone.all() else points
+
+
+def distinct_points(points: Floats) -> tuple[Floats, Integers]:
+    """(the distinct ones of points (n, d), the number (n,) of each point among them)."""
+    _, first, numbers = np.unique(level_numbers(points), axis=0, return_index=True, return_inverse=True)
+    return points[first], numbers.ravel()
+
+
 def sample_places(points: Floats, visits: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """(some of the distinct points (q, d), how many visits (q,) they had), whatever the order of the points."""
-    distinct, number = np.unique(points, axis=0, return_inverse=True)
-    visits = np.bincount(number.ravel(), visits).astype(np.float64)
+    distinct, number = distinct_points(points)
+    visits = np.bincount(number, visits).astype(np.float64)
     if len(distinct) <= PLACES:
         return distinct, visits
     chosen = np.sort(rng.permutation(len(distinct))[:PLACES])

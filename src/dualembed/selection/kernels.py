@@ -9,9 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve
 
-from dualembed import kernels
+from dualembed import checks, kernels
 from dualembed.arrays import Floats, Integers
-from dualembed.linear.averaging import Groups, Rows, Weighing, by_merit, deviations, excess, probes_among, sample_places
+from dualembed.linear.averaging import (
+    Groups,
+    Rows,
+    Weighing,
+    by_merit,
+    deviations,
+    distinct_points,
+    excess,
+    level_numbers,
+    probes_among,
+    sample_places,
+)
 from dualembed.linear.candidates import Functional, Headline, RidgePath
 from dualembed.linear.fit import LinearFit
 from dualembed.linear.path import Average
@@ -20,7 +31,7 @@ from dualembed.problems.base import TILE, Problem, finite_data, with_rows
 from dualembed.saddle import Saddle
 from dualembed.solvers.base import Choice
 from dualembed.solvers.closed_form import AveragedPaths
-from dualembed.spaces.basis import Basis
+from dualembed.spaces.basis import AffineMap, Basis
 from dualembed.spaces.features import FeatureMap, evaluate_features, to_numpy
 from dualembed.spaces.nystrom import ActionFeatures, Stack, TrendedLandmarks, action_mixing, trended
 from dualembed.tuning import SEARCH
@@ -32,6 +43,7 @@ UNDETERMINED = 1e-12  # sum of a row's weights, below which constants fulfil its
 POINTS = 300  # at which slopes are looked at
 STEP = 0.1  # of slopes, in standard deviations
 MOST_ACTIONS = 12  # that have features of their own
+MOST_VALUES = 1500  # of a function of states by name
 MOST_CURVED = 13  # coordinates, of which all pairs are features
 
 
@@ -166,16 +178,20 @@ def feature_maps(rows: Rows, shapes: Sequence[Shape], most: int, rng: np.random.
     """The features of each kernel, on landmarks among the distinct points: the order of rows does not matter."""
     width = rows.points.shape[2] - rows.actions
     used = rows.used
-    places, centre, scale = np.unique(used, axis=0), used.mean(axis=0), deviations(used)
+    places, centre, scale = distinct_points(used)[0], used.mean(axis=0), deviations(used)
     codes = np.unique(rows.points[:, :, width:].reshape(-1, rows.actions), axis=0) if rows.actions else np.empty((0, 0))
     apart = 0 < len(codes) <= MOST_ACTIONS
     if apart:
         places, centre, scale, most = (
-            np.unique(places[:, :width], axis=0),
+            distinct_points(places[:, :width])[0],
             centre[:width],
             scale[:width],
             most // len(codes),
         )
+    if level_numbers(places).shape[1] < places.shape[1]:  # a number for each level is every kernel's features
+        check_few(places.shape[1], len(codes) if apart else 1)
+        levels = AffineMap(places.shape[1])
+        return [ActionFeatures(levels, codes, action_mixing(len(codes))) if apart else levels]
     maps: list[FeatureMap] = []
     for shape in shapes:
         chosen = places if len(places) <= most else places[np.sort(rng.permutation(len(places))[:most])]
@@ -183,6 +199,15 @@ def feature_maps(rows: Rows, shapes: Sequence[Shape], most: int, rng: np.random.
         base = trended(shape.kernel(len(centre)), chosen, centre, scale, curved=curved)
         maps.append(ActionFeatures(base, codes, action_mixing(len(codes))) if apart else base)
     return maps
+
+
+def check_few(states: int, actions: int) -> None:
+    """Raise where a function of so many states has too many values to solve for, one of each action."""
+    if states * actions > MOST_VALUES:
+        raise checks.InputError(
+            f"{states:,} states by name and {actions} actions are {states * actions:,} values to find, and there may "
+            f"be {MOST_VALUES:,}; give states as numbers that say what they are like, such as places"
+        )
 
 
 def choose_paths(
@@ -194,6 +219,8 @@ def choose_paths(
     rows, sorted_groups = rows.some(order), groups.among(order)
     offset = known_part(rows, sorted_groups.left_out, count=len(groups.units), rng=rng)
     many = len(rows.target) >= SEARCH.screened and rows.points.shape[2] > 1
+    own = rows.points[:, 0, : rows.points.shape[2] - rows.actions]
+    many = many and level_numbers(own).shape == own.shape
     screened = many and len(np.unique(rows.points[:, 0], axis=0)) > SEARCH.landmarks
     known: dict[str, Any] = {"headline": asked, "rng": rng}
     shapes = screen(with_rows(problem, order), rows, sorted_groups, **known) if screened else KERNELS

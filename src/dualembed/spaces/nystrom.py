@@ -281,7 +281,7 @@ class ActionFeatures(FeatureMap):
     covariance (I + 11ᵀ)/2 half of the prior variance is common to all actions. The first feature is the constant.
     """
 
-    base: TrendedLandmarks
+    base: FeatureMap
     codes: AnyArray  # (A, a)
     mixing: AnyArray  # (A, A)
 
