@@ -24,7 +24,7 @@ QUICK := tests/test_*.py tests/pinned tests/saved/test_older_files.py tests/kern
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: bandit help environment demo reproduce test quick slow coverage count wheel lint format clean
+.PHONY: bandit bench help environment demo reproduce test quick slow coverage count wheel lint format clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ format: $(READY) ## put the code into the house format, repair what can be repai
 	$(BIN)/python -c 'from dualembed.estimators.registry import write_index; write_index()'
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(READY) ## run a quick version of every benchmark (about a quarter of an hour)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/dualembed bench --quick
 
 bandit: $(READY) ## fetch the Open Bandit data (1.3 MB), which one test reads where it is there
 	$(BIN)/python -m pip download -q --no-deps -d build/open-bandit obp==0.4.1

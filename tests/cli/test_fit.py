@@ -686,7 +686,7 @@ def test_transitions_of_a_reversible_process_may_count_backwards(tmp_path: Path,
     steps = np.random.default_rng(0).choice([-1, 1], size=600)
     write_table({"s": np.cumsum(steps) % 6, "run": np.arange(600) // 100}, tmp_path / "ring.csv")
     given = ["fit", "hitting-time", str(tmp_path / "ring.csv"), "--state", "s", "--episode", "run", "--target", "s < 1"]
-    rows = []
+    rows: list[int] = []
     for more in ([], ["--reversible"]):
         model = tmp_path / f"{len(rows)}.dualembed"
         assert main([*given, "--out", str(model), *more, "--json"]) == 0

@@ -223,7 +223,7 @@ def test_next_states_of_other_categories_are_refused_unless_nothing_follows_from
     model.fit(states, rewards, following, terminated=np.ones(300))
     assert model.diagnostics_.warnings == ()
     never = de.ActionValueEvaluator(0.5, lambda states: np.full(len(states), 2), **small())
-    with pytest.raises(de.InputError, match="column action is 2 in next actions, but 0, 1 in actions"):
+    with pytest.raises(de.InputError, match="the policy takes the action 2, which the log never shows"):
         never.fit(states, RNG.integers(2, size=300), rewards, places("ab"))
 
 

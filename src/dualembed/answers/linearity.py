@@ -59,7 +59,8 @@ def linearity_test(design: IVDesign) -> IVTest:
     if factored.endogenous:
         check_noise(factored)
     sums = _scores(design, factored)
-    sums = sums[np.lexsort(sums.T)]  # signs are drawn in this order, whatever that of the rows is
+    if len(sums) <= UNITS:
+        sums = sums[np.lexsort(sums.T)]  # signs are drawn in this order, whatever that of the rows is
     if len(sums) < FEWEST:
         raise checks.InputError(f"the test of linearity needs at least {FEWEST} rows or clusters, not {len(sums)}")
     own = float(np.sum(sums**2))

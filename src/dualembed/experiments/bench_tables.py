@@ -102,8 +102,8 @@ def play(known: Dynamics, rows: int, seed: int) -> Log:
         if ended or step == known.limit:
             episode, step = episode + 1, 0
             state = int(np.searchsorted(starts, rng.random() * starts[-1], side="right"))
-    state, action, reward, after, ended, label, place = (np.array(column) for column in zip(*found, strict=True))
-    return Log(seed, state, action, reward, after, ended, label, place, np.unique(label))
+    columns = [np.array(column) for column in zip(*found, strict=True)]
+    return Log(seed, *[*columns, np.unique(columns[-2])])
 
 
 @final

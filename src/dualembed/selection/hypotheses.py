@@ -38,6 +38,7 @@ FAMILIES: tuple[type[Kernel], ...] = (Gaussian, Matern52, Matern32, Laplacian)  
 KNOTS = 240  # landmarks of a function of one coordinate
 CUT = 1e-11  # of the landmarks' kernel: directions that rounding would swamp
 LEAST = 1e-12  # noise, as a share of the mean square of targets
+ROUNDING = 1e-15  # as a share of the variance of all moments
 ROUNDS, SETTLED = 12, 0.01  # of the evidence and the noise in turn
 
 
@@ -348,7 +349,9 @@ def _mean(
         if not share:
             continue
         joint = np.concatenate([known, unknown], axis=1) @ covariance
-        seen = joint @ np.concatenate([known, unknown], axis=1).T + noise * np.eye(len(observed))
+        seen = joint @ np.concatenate([known, unknown], axis=1).T
+        # Without noise more moments than weights leave nothing but rounding to solve by.
+        seen[np.diag_indices(len(seen))] += max(noise, ROUNDING * float(np.trace(seen)), np.finfo(float).tiny)
         values = joint.T @ np.linalg.solve(seen, observed)
         theta[:size] += share * values[:size]
         # From values at landmarks to whitened weights.
