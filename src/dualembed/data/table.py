@@ -195,12 +195,12 @@ def _check_few(table: pa.Table, name: str, option: str) -> None:
     """Raise where a column of text has too many different values for categories."""
     levels = list(dict.fromkeys(_labels(table, name).tolist()))
     most = MOST_STATES if option in (ROLES["states"].option, ROLES["next_states"].option) else MOST_LEVELS
+    if len(levels) > MOST_LEVELS and all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels[:MOST_LEVELS]):
+        raise InputError(
+            f"{option} needs numbers, but the column {name!r} holds {levels[0]!r}, with a comma in it; write "
+            "decimals with a point"
+        )
     if len(levels) > most:
-        if all(DECIMAL_COMMA.fullmatch(str(level)) for level in levels[:MOST_LEVELS]):
-            raise InputError(
-                f"{option} needs numbers, but the column {name!r} holds {levels[0]!r}, with a comma in it; write "
-                "decimals with a point"
-            )
         raise InputError(
             f"{option} needs numbers or at most {most:,} categories, but the column {name!r} holds "
             f"{len(levels):,} different ones, the first {levels[0]!r}; group the rare ones or name another column"
