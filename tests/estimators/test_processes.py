@@ -11,6 +11,7 @@ import pytest
 
 import dualembed as de
 from dualembed.estimators import moves
+from dualembed.experiments.bench_processes import WELLS, truths
 
 # A chain that is not reversible, in tenths; it goes over from {0} to {4}.
 SHARES = np.array(
@@ -130,6 +131,20 @@ def test_where_all_arrivals_are_in_one_set_others_are_not_ruled_out() -> None:
     lower, upper = model.interval([2])
     assert upper[0] == 1
     assert lower[0] < 0.9
+
+
+def test_a_rate_of_transitions_that_no_path_shows_is_not_zero_for_sure() -> None:
+    """Between three wells a path of ten steps never goes over, and in the long run one step in 260,000 does."""
+    well = WELLS["three wells"]
+    paths = well.paths(300, 400, 10)
+    labels = np.repeat(np.arange(400), 10)
+    below, above = (lambda s, number=number: well.places(np.asarray(s)[:, 0]) == number for number in (1, 2))
+    model = de.CommittorRegressor(below, above).fit(paths[:, :-1].ravel(), paths[:, 1:].ravel(), groups=labels)
+    rate = model.rate()
+    lower, upper = rate.interval()
+    assert lower <= float(truths("three wells")[1]["rate"]) <= upper
+    assert rate.stderr > 1e-5
+    assert rate.verdict != "solid"
 
 
 def test_long_run_means_are_those_of_linear_algebra(average: Any) -> None:

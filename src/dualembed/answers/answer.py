@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from dualembed.estimates import Estimate, check_level, format_estimate, format_interval
 
+NEXT_TO_NOTHING = 3.0  # errors in values, above which the logarithm of a positive number tells nothing
+
 
 class Verdict(enum.StrEnum):
     """How much an answer rests on."""
@@ -115,8 +117,8 @@ class Answer(Estimate):
         from scipy.stats import norm, t
 
         half = float(norm.ppf(0.5 + level / 2) if self.freedom is None else t.ppf(0.5 + level / 2, self.freedom))
-        if self.positive and self.value > 0 and math.isfinite(self.stderr):
-            factor = math.exp(min(half * self.stderr / self.value, 700.0))
+        if self.positive and self.stderr <= NEXT_TO_NOTHING * self.value:
+            factor = math.exp(half * self.stderr / self.value)
             lower, upper = self.value / factor, self.value * factor
         else:
             lower, upper = self.value - half * self.stderr, self.value + half * self.stderr

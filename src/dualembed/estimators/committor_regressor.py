@@ -16,6 +16,7 @@ from dualembed.estimates import pluralise
 from dualembed.estimators.moves import LongRun, Moves, Process, require_default, require_single_steps, within
 from dualembed.estimators.sets import members
 from dualembed.estimators.transitions import LAGS, TransitionEstimator, check_alike
+from dualembed.linear.candidates import Functional
 from dualembed.problems import Committor, HittingTime
 from dualembed.solvers.base import SolverLike
 from dualembed.sources import Dataset
@@ -23,6 +24,7 @@ from dualembed.spaces.base import SpaceLike
 
 FEW_ARRIVALS = 10  # transitions into A or into B, below which probabilities are little more than a guess
 MOST_ARRIVALS = 1000  # that are looked at together
+RARE = 0.1  # of the probability to reach B from A: where arrivals that were not seen may add more, the rate says so
 IN_A, IN_B = 1, 2  # numbers of the sets
 A, B, BOTH = "a (--from)", "b (--to)", "a and b (--from and --to)"  # the parameters, and what the command line has
 
@@ -386,7 +388,20 @@ class CommittorRegressor(TransitionEstimator):
         problem = Committor(Dataset(**columns, **{name: mark.astype(float) for name, mark in marks.items()}))
         ahead = process.solve(problem, rows=outside).ways(moves.next_state)
         ahead = within(ahead, [(moves.there == IN_A, 0.0), (moves.there == IN_B, 1.0)])
-        return process, process.mean((moves.here == IN_A)[:, None] * ahead)
+        flux = process.mean((moves.here == IN_A)[:, None] * ahead)
+        inside, leaving = moves.here == IN_A, (moves.here == IN_A) & (moves.there == 0)
+        unseen, count = 1.0, int(leaving.sum())
+        if count and self.paths_ is not None:
+            asked = Functional(moves.next_state[leaving][:, None], np.ones((count, 1)))
+            unseen = float(self._unseen_arrivals(self.paths_.representer(asked)))
+        if not count or unseen > RARE * float(ahead[leaving, 0].mean()):
+            # Whoever leaves A might reach B, though none was seen to, and more may leave than were seen. Where nobody
+            # goes over, how often A is visited is not known either: as often as rows have it, perhaps.
+            often, left = (process.mean(rows.astype(float)).estimates for rows in (inside, leaving))
+            visits = max(abs(float(often.value)), float(inside.mean()))
+            share = max(abs(float(left.value)), float(leaving.mean())) + visits * float(_unseen(inside.sum()))
+            flux = flux.at_least(unseen * share)
+        return process, flux
 
     def _places(self, states: Any) -> np.ndarray:
         """In which of the sets each state is (n,), 0 where it is in neither."""
@@ -413,7 +428,7 @@ class CommittorRegressor(TransitionEstimator):
         weights = fit.density(representer, some)
         worth = np.sum(weights, axis=0) ** 2 / np.maximum(np.sum(weights**2, axis=0), np.finfo(float).tiny)
         count = worth * sum(self.arrivals_) / len(some)  # of all arrivals, of which those kept are a sample
-        return np.asarray(np.sqrt(2 * (count + 2) / (count + 4) ** 3))
+        return _unseen(count)
 
     def _predicted(self, points: np.ndarray, *, return_std: bool = False, strays: Any = 0.0) -> Any:
         found = super()._predicted(points, return_std=return_std, strays=strays)
@@ -526,3 +541,8 @@ class CommittorRegressor(TransitionEstimator):
             "begin, it is 1."
         )
         return found._replace(facts=facts, remarks=(*found.remarks, remark))
+
+
+def _unseen(count: Any) -> np.ndarray:
+    """The error of a probability that so many show as 0 or 1: that of two more to either side."""
+    return np.asarray(np.sqrt(2 * (count + 2) / (count + 4) ** 3))

@@ -98,11 +98,19 @@ class LongRun:
         effective = min(self.overlap.effective, other.overlap.effective)
         return LongRun(found, self.average, self.freedom, Overlap(negative, effective), 0.0)
 
+    def at_least(self, error: float) -> LongRun:
+        """The same with a standard error of at least so much, which is then judged by the mean alone."""
+        lacking = error**2 - float(self.estimates.stderr) ** 2
+        if lacking <= 0:
+            return self
+        wider = dataclasses.replace(self.estimates, between=self.estimates.between + lacking)
+        return dataclasses.replace(self, estimates=wider, scale=0.0)
+
     def answer(self, words: str, *, positive: bool = False, most: float | None = None) -> Answer:
         """The answer to the question in these words, with a verdict."""
         spread = self.estimates
         value, stderr = float(spread.value), float(spread.stderr)
-        relative = stderr / max(abs(value), self.scale, np.finfo(float).tiny)
+        relative = stderr / max(abs(value), self.scale, float(np.finfo(float).tiny))
         judged = judge(
             negative=self.overlap.negative,
             outside=0.0,
