@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -221,13 +222,20 @@ def _bench(name: str, *, as_json: bool, **settings: Any) -> None:
         for line in getattr(module, function or "bench")(progress=track, **settings):
             lines.append(line)
             if as_json:
-                typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
+                typer.echo(json.dumps(_finite(line), ensure_ascii=False, allow_nan=False))
     if as_json:
         return
     if name in WITH_CASES:
         _print_tables(module.tables(lines))
     else:
         _print_lines(lines)
+
+
+def _finite(found: Any) -> Any:
+    """The same with null for numbers that are none, such as the error of an answer that is infinite."""
+    if isinstance(found, dict):
+        return {name: _finite(each) for name, each in found.items()}
+    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def _print_tables(tables: Iterable[Any]) -> None:
