@@ -112,12 +112,16 @@ class Answer(Estimate):
         --------
         >>> [round(end, 2) for end in Answer(1.0, 0.5, freedom=9).interval()]
         [-0.13, 2.13]
+        >>> Answer(math.inf, math.inf, least=0.0).interval()
+        (0.0, inf)
         """
         check_level(level)
         from scipy.stats import norm, t
 
         half = float(norm.ppf(0.5 + level / 2) if self.freedom is None else t.ppf(0.5 + level / 2, self.freedom))
-        if self.positive and self.stderr <= NEXT_TO_NOTHING * self.value:
+        if math.isinf(self.stderr):
+            lower, upper = -math.inf, math.inf
+        elif self.positive and self.stderr <= NEXT_TO_NOTHING * self.value:
             factor = math.exp(half * self.stderr / self.value)
             lower, upper = self.value / factor, self.value * factor
         else:
